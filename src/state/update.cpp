@@ -1,0 +1,223 @@
+#include "state/update.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "state/schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace chaos::state {
+namespace {
+
+// Work is cut into blocks of this many floats whatever the number of threads: sums have one order, and a block's
+// share of every array stays in the second-level cache.
+constexpr std::uint64_t block_floats = 16384;
+
+struct AdamwScalars {
+    float clip, beta1, one_minus_beta1, beta2, one_minus_beta2, root_correction, epsilon, keep, rate;
+};
+
+struct SgdScalars {
+    float clip, decay, momentum, rate;
+};
+
+// The loops below are written once and compiled for each instruction set: elementwise IEEE operations give the same
+// bits however many of them one instruction performs.
+[[gnu::always_inline]] inline void adamw_loop(std::uint64_t n, const AdamwScalars& s, const float* __restrict gradient,
+                                              float* __restrict parameter, float* __restrict first,
+                                              float* __restrict second) {
+    for (std::uint64_t i = 0; i < n; ++i) {
+        const float g = gradient[i] * s.clip;
+        const float m = s.beta1 * first[i] + s.one_minus_beta1 * g;
+        const float v = s.beta2 * second[i] + s.one_minus_beta2 * (g * g);
+        first[i] = m;
+        second[i] = v;
+        parameter[i] = parameter[i] * s.keep - s.rate * (m / (std::sqrt(v) * s.root_correction + s.epsilon));
+    }
+}
+
+[[gnu::always_inline]] inline void sgd_loop(std::uint64_t n, const SgdScalars& s, const float* __restrict gradient,
+                                            float* __restrict parameter, float* __restrict velocity) {
+    for (std::uint64_t i = 0; i < n; ++i) {
+        const float g = gradient[i] * s.clip + s.decay * parameter[i];
+        const float v = s.momentum * velocity[i] + g;
+        velocity[i] = v;
+        parameter[i] = parameter[i] - s.rate * v;
+    }
+}
+
+#define CHAOS_UPDATE_VARIANT(suffix, attribute)                                                               \
+    attribute void adamw_##suffix(std::uint64_t n, const AdamwScalars& s, const float* g, float* p, float* m, \
+                                  float* v) {                                                                 \
+        adamw_loop(n, s, g, p, m, v);                                                                         \
+    }                                                                                                         \
+    attribute void sgd_##suffix(std::uint64_t n, const SgdScalars& s, const float* g, float* p, float* v) {   \
+        sgd_loop(n, s, g, p, v);                                                                              \
+    }
+
+#if defined(__clang__)
+CHAOS_UPDATE_VARIANT(scalar, )
+#else
+CHAOS_UPDATE_VARIANT(scalar, [[gnu::optimize("no-tree-vectorize")]])
+#endif
+#if defined(__x86_64__)
+CHAOS_UPDATE_VARIANT(avx2, [[gnu::target("avx2")]])
+CHAOS_UPDATE_VARIANT(avx512, [[gnu::target("avx512f,prefer-vector-width=512")]])
+#else
+CHAOS_UPDATE_VARIANT(native, )  // elsewhere the compiler's baseline has vectors (NEON)
+#endif
+#undef CHAOS_UPDATE_VARIANT
+
+struct Kernels {
+    decltype(&adamw_scalar) adamw;
+    decltype(&sgd_scalar) sgd;
+};
+
+Kernels kernels_of(Path path) {
+    CHAOS_ASSERT(path_available(path));
+    if (path == Path::scalar) return {adamw_scalar, sgd_scalar};
+#if defined(__x86_64__)
+    if (path == Path::avx512) return {adamw_avx512, sgd_avx512};
+    if (path == Path::avx2) return {adamw_avx2, sgd_avx2};
+    if (path_available(Path::avx512)) return {adamw_avx512, sgd_avx512};
+    if (path_available(Path::avx2)) return {adamw_avx2, sgd_avx2};
+    return {adamw_scalar, sgd_scalar};
+#else
+    return {adamw_native, sgd_native};
+#endif
+}
+
+// A stretch of parameters that weight decay treats alike, at most one block long.
+struct Block {
+    std::uint64_t begin;
+    std::uint64_t count;
+    bool decay;
+};
+
+std::vector<Block> blocks_of(const Manifest& manifest) {
+    std::vector<Block> blocks;
+    for (const TensorInfo& tensor : manifest.parameters) {
+        const std::uint64_t end = tensor.begin + tensor.elements();
+        for (std::uint64_t begin = tensor.begin; begin < end; begin += block_floats)
+            blocks.push_back({begin, std::min(block_floats, end - begin), tensor.decay});
+    }
+    return blocks;
+}
+
+}  // namespace
+
+bool path_available(Path path) {
+#if defined(__x86_64__)
+    if (path == Path::avx2) return __builtin_cpu_supports("avx2") != 0;
+    if (path == Path::avx512) return __builtin_cpu_supports("avx512f") != 0;
+#else
+    if (path == Path::avx2 || path == Path::avx512) return false;
+#endif
+    return true;
+}
+
+unsigned slots_of(const run::Optimizer& optimizer) {
+    return optimizer.kind == "adamw" ? 2 : 1;
+}
+
+UpdateScalars update_scalars(const run::Run& run, std::uint64_t step, double gradient_norm) {
+    UpdateScalars scalars;
+    scalars.learning_rate =
+        learning_rate(run.schedule, run.optimizer.learning_rate, step, static_cast<std::uint64_t>(run.train.steps));
+    if (const double limit = run.optimizer.clip_norm; limit > 0.0)
+        scalars.clip_scale = std::min(1.0, limit / (gradient_norm + 1e-6));
+    if (run.optimizer.kind == "adamw") {
+        scalars.bias_correction1 = 1.0 - power(run.optimizer.beta1, step + 1);
+        scalars.bias_correction2 = 1.0 - power(run.optimizer.beta2, step + 1);
+    }
+    return scalars;
+}
+
+void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
+                  std::span<const float> result, Arena& arena, Path path) {
+    CHAOS_ASSERT(result.size() == arena.parameters().size() + arena.buffers().size());
+    CHAOS_ASSERT(arena.slots() == slots_of(optimizer));
+    const Kernels kernels = kernels_of(path);
+    const std::vector<Block> blocks = blocks_of(manifest);
+    const auto count = static_cast<std::int64_t>(blocks.size());
+    const float* gradient = result.data();
+    float* parameters = arena.parameters().data();
+    float* first = arena.slot(0).data();
+
+    if (optimizer.kind == "adamw") {
+        AdamwScalars s{};
+        s.clip = static_cast<float>(scalars.clip_scale);
+        s.beta1 = static_cast<float>(optimizer.beta1);
+        s.one_minus_beta1 = static_cast<float>(1.0 - optimizer.beta1);
+        s.beta2 = static_cast<float>(optimizer.beta2);
+        s.one_minus_beta2 = static_cast<float>(1.0 - optimizer.beta2);
+        s.root_correction = static_cast<float>(1.0 / std::sqrt(scalars.bias_correction2));
+        s.epsilon = static_cast<float>(optimizer.epsilon);
+        s.rate = static_cast<float>(scalars.learning_rate / scalars.bias_correction1);
+        const auto keep = static_cast<float>(1.0 - scalars.learning_rate * optimizer.weight_decay);
+        float* second = arena.slot(1).data();
+#pragma omp parallel for schedule(static)
+        for (std::int64_t b = 0; b < count; ++b) {
+            const Block& block = blocks[static_cast<std::size_t>(b)];
+            AdamwScalars mine = s;
+            mine.keep = block.decay ? keep : 1.0F;
+            kernels.adamw(block.count, mine, gradient + block.begin, parameters + block.begin, first + block.begin,
+                          second + block.begin);
+        }
+    } else {
+        CHAOS_ASSERT(optimizer.kind == "sgd");
+        SgdScalars s{};
+        s.clip = static_cast<float>(scalars.clip_scale);
+        s.momentum = static_cast<float>(optimizer.momentum);
+        s.rate = static_cast<float>(scalars.learning_rate);
+        const auto decay = static_cast<float>(optimizer.weight_decay);
+#pragma omp parallel for schedule(static)
+        for (std::int64_t b = 0; b < count; ++b) {
+            const Block& block = blocks[static_cast<std::size_t>(b)];
+            SgdScalars mine = s;
+            mine.decay = block.decay ? decay : 0.0F;
+            kernels.sgd(block.count, mine, gradient + block.begin, parameters + block.begin, first + block.begin);
+        }
+    }
+    const std::span<const float> new_buffers = result.subspan(arena.parameters().size());
+    std::copy(new_buffers.begin(), new_buffers.end(), arena.buffers().begin());
+}
+
+ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements) {
+    const auto blocks = static_cast<std::int64_t>((result.size() + block_floats - 1) / block_floats);
+    std::vector<double> sums(static_cast<std::size_t>(blocks));
+    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(blocks));
+#pragma omp parallel for schedule(static)
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        const auto index = static_cast<std::size_t>(b);
+        const std::uint64_t begin = index * block_floats;
+        const std::span<const float> block =
+            result.subspan(begin, std::min<std::uint64_t>(block_floats, result.size() - begin));
+        const std::uint64_t in_gradient =
+            std::min<std::uint64_t>(block.size(), parameter_elements > begin ? parameter_elements - begin : 0);
+        // Sixteen running sums, always: lanes of a vector or not, the order is the same.
+        std::array<double, 16> lanes{};
+        std::uint64_t i = 0;
+        for (; i + lanes.size() <= in_gradient; i += lanes.size())
+            for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+                const auto value = static_cast<double>(block[i + lane]);
+                lanes[lane] += value * value;
+            }
+        double sum = 0.0;
+        for (const double lane : lanes) sum += lane;
+        for (; i < in_gradient; ++i) sum += static_cast<double>(block[i]) * static_cast<double>(block[i]);
+        sums[index] = sum;
+        hashes[index] = xxh3(std::as_bytes(block));
+    }
+    ResultDigest digest;
+    double total = 0.0;
+    for (const double sum : sums) total += sum;
+    digest.norm = std::sqrt(total);
+    digest.hash = xxh3(std::as_bytes(std::span(hashes)));
+    return digest;
+}
+
+}  // namespace chaos::state

@@ -1,0 +1,45 @@
+// The update rules: state' = update(state, R(s), scalars), elementwise over the arena. Only + - x / and square root
+// in a fixed order, without contraction, so the same inputs give the same bits on every machine, with every
+// instruction set and any number of threads. Joiners and the simulator apply steps with this very code.
+#pragma once
+
+#include "run/run.h"
+#include "state/arena.h"
+#include "state/manifest.h"
+
+#include <cstdint>
+#include <span>
+
+namespace chaos::state {
+
+// The numbers of one update, rounded once to float, the same on every member.
+struct UpdateScalars {
+    double learning_rate = 0.0;
+    double clip_scale = 1.0;        // multiplies the gradient
+    double bias_correction1 = 1.0;  // adamw: 1 - beta1^t
+    double bias_correction2 = 1.0;  // adamw: 1 - beta2^t
+};
+
+// Scalars of update number `step` (the first is 0) for a gradient of this norm.
+[[nodiscard]] UpdateScalars update_scalars(const run::Run& run, std::uint64_t step, double gradient_norm);
+
+// Moments a rule keeps for each parameter: 2 for adamw, 1 for sgd.
+[[nodiscard]] unsigned slots_of(const run::Optimizer& optimizer);
+
+// Which code runs: `best` for this processor, or one by name, so that a test can compare their bits.
+enum class Path { best, scalar, avx2, avx512 };
+[[nodiscard]] bool path_available(Path path);
+
+// Applies one step. `result` is R(s): gradient, then buffers, which replace the arena's.
+void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
+                  std::span<const float> result, Arena& arena, Path path = Path::best);
+
+// What is read off R(s) before it is applied: the gradient's norm (sums of fixed blocks in fixed order) and the XXH3
+// of the whole, computed in one pass.
+struct ResultDigest {
+    double norm = 0.0;
+    std::uint64_t hash = 0;
+};
+[[nodiscard]] ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements);
+
+}  // namespace chaos::state
