@@ -1,0 +1,31 @@
+// cli/ is the command line: it parses arguments, calls the layers below and shows people what happens. main.cpp knows
+// the flags; each command is a function in a file of its own that takes its options as a plain struct.
+#pragma once
+
+#include "base/result.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace chaos::cli {
+
+struct TrainOptions {
+    std::filesystem::path run_file;
+    std::filesystem::path dir;    // empty: the run file's name without .toml, in the current folder
+    std::uint64_t max_steps = 0;  // stop after this many steps of this process; 0: go to the run's end
+    bool json = false;
+    bool plot = false;
+    std::optional<std::string> sample;  // a prompt to continue when training has ended
+};
+[[nodiscard]] Result<void> train(const TrainOptions& options);
+
+struct ExportOptions {
+    std::filesystem::path run_folder;
+    std::filesystem::path target;
+    bool best = false;
+};
+[[nodiscard]] Result<void> export_model(const ExportOptions& options);
+
+}  // namespace chaos::cli
