@@ -5,6 +5,7 @@
 #include "data/order.h"
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace chaos::data {
@@ -13,16 +14,41 @@ namespace {
 // Fixed: the held-out images are the same in every run, so that losses of different runs can be compared.
 constexpr std::uint64_t split_seed = 0x73706c6974;  // "split"
 
-constexpr std::array<float, 256> normalised = [] {
-    std::array<float, 256> values{};
-    for (std::size_t x = 0; x < values.size(); ++x) values[x] = (static_cast<float>(x) / 255.0F - 0.5F) / 0.5F;
+// What each byte of a channel becomes.
+using ByteValues = std::array<float, 256>;
+
+// Zero mean and unit deviation over all images' bytes of each channel. Counts are integers and the rest is a few
+// exactly rounded operations, so every machine computes the same bits. A channel of one value becomes zero.
+std::vector<ByteValues> standardised(const Images& images) {
+    const auto channels = static_cast<std::size_t>(images.size.channels);
+    const auto plane = static_cast<std::size_t>(images.size.height * images.size.width);
+    std::vector<std::array<std::uint64_t, 256>> counts(channels);
+    for (std::size_t i = 0; i < images.pixels.size(); ++i) ++counts[i / plane % channels][images.pixels[i]];
+    std::vector<ByteValues> values(channels);
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+        std::uint64_t pixels = 0;
+        std::uint64_t sum = 0;
+        std::uint64_t squares = 0;
+        for (std::uint64_t byte = 0; byte < 256; ++byte) {
+            const std::uint64_t count = counts[channel][byte];
+            pixels += count;
+            sum += count * byte;
+            squares += count * byte * byte;
+        }
+        const double mean = static_cast<double>(sum) / static_cast<double>(pixels);
+        const double variance = static_cast<double>(squares) / static_cast<double>(pixels) - mean * mean;
+        const double scale = variance > 0.0 ? 1.0 / std::sqrt(variance) : 0.0;
+        for (std::size_t byte = 0; byte < 256; ++byte)
+            values[channel][byte] = static_cast<float>((static_cast<double>(byte) - mean) * scale);
+    }
     return values;
-}();
+}
 
 class ImageDataset final : public Dataset {
 public:
     ImageDataset(Images images, std::uint64_t held_out_samples, const Digest& content_hash)
         : images_(std::move(images)),
+          values_(standardised(images_)),
           image_bytes_(images_.pixels.size() / images_.labels.size()),
           held_out_samples_(held_out_samples),
           content_hash_(content_hash) {
@@ -66,12 +92,18 @@ private:
         const std::uint64_t image = sample_at(split_seed, 0, number, images_.labels.size());
         const std::uint8_t* pixels = images_.pixels.data() + image * image_bytes_;
         float* values = batch.values.data() + place * image_bytes_;
-        for (std::size_t i = 0; i < image_bytes_; ++i) values[i] = normalised[pixels[i]];
+        const std::size_t plane = image_bytes_ / values_.size();
+        for (const ByteValues& value_of : values_) {
+            for (std::size_t i = 0; i < plane; ++i) values[i] = value_of[pixels[i]];
+            values += plane;
+            pixels += plane;
+        }
         batch.targets[place] = images_.labels[image];
         batch.samples[place] = number;
     }
 
     Images images_;
+    std::vector<ByteValues> values_;  // per channel
     std::size_t image_bytes_;
     std::uint64_t held_out_samples_;
     Digest content_hash_;

@@ -1,6 +1,6 @@
 // Images and their labels as a data set, whatever file they come from.
 //
-// Pixels are kept as bytes. fetch turns a byte x into (x / 255 - 0.5) / 0.5, a value in [-1, 1].
+// Pixels are kept as bytes. fetch turns them into values with mean 0 and deviation 1 over all images, channel by channel.
 #pragma once
 
 #include "base/hash.h"

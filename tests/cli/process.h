@@ -25,14 +25,14 @@ public:
     // `prepare` runs in the child before the program starts, e.g. to set a limit.
     Process(const std::vector<std::string>& arguments, const std::filesystem::path& folder,
             const std::function<void()>& prepare = {}) {
-        std::array<int, 2> out{};
-        std::array<int, 2> err{};
-        if (::pipe(out.data()) != 0 || ::pipe(err.data()) != 0) throw std::runtime_error("pipe");
+        std::array<int, 2> out_pipe{};
+        std::array<int, 2> err_pipe{};
+        if (::pipe(out_pipe.data()) != 0 || ::pipe(err_pipe.data()) != 0) throw std::runtime_error("pipe");
         pid_ = ::fork();
         if (pid_ == 0) {
-            ::dup2(out[1], STDOUT_FILENO);
-            ::dup2(err[1], STDERR_FILENO);
-            for (const int fd : {out[0], out[1], err[0], err[1]}) ::close(fd);
+            ::dup2(out_pipe[1], STDOUT_FILENO);
+            ::dup2(err_pipe[1], STDERR_FILENO);
+            for (const int fd : {out_pipe[0], out_pipe[1], err_pipe[0], err_pipe[1]}) ::close(fd);
             if (::chdir(folder.c_str()) != 0) ::_exit(99);
             if (prepare) prepare();
             std::vector<char*> argv = {const_cast<char*>(CHAOS_BINARY)};
@@ -41,10 +41,10 @@ public:
             ::execv(CHAOS_BINARY, argv.data());
             ::_exit(98);
         }
-        ::close(out[1]);
-        ::close(err[1]);
-        out_fd_ = out[0];
-        err_fd_ = err[0];
+        ::close(out_pipe[1]);
+        ::close(err_pipe[1]);
+        out_fd_ = out_pipe[0];
+        err_fd_ = err_pipe[0];
     }
     ~Process() {
         if (pid_ > 0) {

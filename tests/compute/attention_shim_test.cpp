@@ -3,13 +3,15 @@
 
 #include <gmock/gmock.h>
 
+#include <optional>
+
 namespace chaos::compute {
 namespace {
 
 struct Attention {
     torch::Tensor mask = {};
     bool causal = false;
-    c10::optional<double> scale = {};
+    std::optional<double> scale = {};
     bool grouped = false;
 };
 
@@ -20,7 +22,7 @@ torch::Tensor attend(const torch::Tensor& query, const torch::Tensor& key, const
     stack.emplace_back(attention.mask.defined() ? torch::jit::IValue(attention.mask) : torch::jit::IValue());
     stack.emplace_back(0.0);
     stack.emplace_back(attention.causal);
-    stack.emplace_back(attention.scale);
+    stack.emplace_back(attention.scale ? torch::jit::IValue(*attention.scale) : torch::jit::IValue());
     stack.emplace_back(attention.grouped);
     operation.callBoxed(stack);
     return stack.front().toTensor();

@@ -172,7 +172,7 @@ TEST(Vision, DropoutDependsOnSamplesAndNotOnParts) {
     }
 }
 
-TEST(Vision, DropoutKeepsTheAskedShareAndTheMean) {
+TEST(Vision, EvaluationDropsNothing) {
     EngineOptions options = image_options("alexnet", {3, 32, 32}, 10);
     const data::Batch batch = make_batch(options.sample, 4);
     options.model.dropout = 0.0;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -27,6 +28,21 @@ inline std::uint64_t fresh_seed() {
     const std::uint64_t seed = std::random_device()();
     std::cout << "seed " << seed << std::endl;
     return seed;
+}
+
+// What the bytes of one channel become: mean 0 and deviation 1 over all of them.
+inline std::vector<float> standardised(const std::vector<std::uint8_t>& bytes) {
+    double sum = 0.0;
+    double squares = 0.0;
+    for (const std::uint8_t byte : bytes) {
+        sum += byte;
+        squares += byte * byte;
+    }
+    const double mean = sum / static_cast<double>(bytes.size());
+    const double deviation = std::sqrt(squares / static_cast<double>(bytes.size()) - mean * mean);
+    std::vector<float> values;
+    for (const std::uint8_t byte : bytes) values.push_back(static_cast<float>((byte - mean) / deviation));
+    return values;
 }
 
 inline std::string idx_header(const std::vector<std::uint32_t>& extents, char type = 8) {

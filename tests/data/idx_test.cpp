@@ -60,17 +60,14 @@ TEST_F(Idx, ReadsImagesAndLabels) {
     ASSERT_EQ(dataset->train_samples(), 5U);
     const Batch batch = all_training(*dataset);
     const std::string pixels = byte_pattern(30);
+    const std::vector<float> values = test::standardised({pixels.begin(), pixels.end()});
     const std::vector<std::int64_t> expected = {3, 1, 4, 1, 5};
     std::set<std::size_t> seen;
     for (std::size_t place = 0; place < 5; ++place) {
         for (std::size_t image = 0; image < 5; ++image) {
-            std::vector<float> values;
-            for (std::size_t i = 0; i < 6; ++i) {
-                const auto byte = static_cast<std::uint8_t>(pixels[image * 6 + i]);
-                values.push_back((static_cast<float>(byte) / 255.0F - 0.5F) / 0.5F);
-            }
-            if (!std::equal(values.begin(), values.end(),
-                            batch.values.begin() + static_cast<std::ptrdiff_t>(place * 6)))
+            const auto near = [](float x, float y) { return std::abs(x - y) < 1e-5F; };
+            const auto own = values.begin() + static_cast<std::ptrdiff_t>(image * 6);
+            if (!std::equal(own, own + 6, batch.values.begin() + static_cast<std::ptrdiff_t>(place * 6), near))
                 continue;
             seen.insert(image);
             EXPECT_EQ(batch.targets[place], expected[image]);

@@ -27,34 +27,55 @@ std::unique_ptr<Dataset> sorted_images(std::size_t count, double held_out) {
     return std::move(made).value();
 }
 
-std::size_t byte_of(float value) {
-    return static_cast<std::size_t>(std::lround((value * 0.5F + 0.5F) * 255.0F));
+// The byte behind a value of sorted_images(count): its mean and deviation undone.
+std::size_t byte_of(float value, std::size_t count) {
+    double sum = 0.0;
+    double squares = 0.0;
+    for (std::size_t i = 0; i < count; ++i)
+        for (const std::size_t byte : {i % 256, i / 256}) {
+            sum += static_cast<double>(byte);
+            squares += static_cast<double>(byte * byte);
+        }
+    const double mean = sum / static_cast<double>(2 * count);
+    const double deviation = std::sqrt(squares / static_cast<double>(2 * count) - mean * mean);
+    return static_cast<std::size_t>(std::lround(value * deviation + mean));
 }
 
-std::vector<std::size_t> images_of(const Batch& batch) {
+std::vector<std::size_t> images_of(const Batch& batch, std::size_t count) {
     std::vector<std::size_t> images;
     for (std::size_t i = 0; i < batch.targets.size(); ++i) {
-        images.push_back(byte_of(batch.values[2 * i]) + 256 * byte_of(batch.values[2 * i + 1]));
+        images.push_back(byte_of(batch.values[2 * i], count) + 256 * byte_of(batch.values[2 * i + 1], count));
     }
     return images;
 }
 
-TEST(Images, BytesBecomeValuesFromMinusOneToOne) {
+TEST(Images, ValuesHaveMeanZeroAndDeviationOnePerChannel) {
     Images images;
-    images.size = {1, 16, 16};
+    images.size = {2, 16, 16};
     images.classes = 2;
     images.labels = {1};
     for (int byte = 0; byte < 256; ++byte) images.pixels.push_back(static_cast<std::uint8_t>(byte));
+    for (int byte = 0; byte < 256; ++byte) images.pixels.push_back(byte % 2 == 0 ? 10 : 30);
     const auto dataset = image_dataset(std::move(images), 0, Sha256());
     ASSERT_TRUE(dataset.ok());
     const Batch batch = all_training(**dataset);
-    ASSERT_EQ(batch.values.size(), 256U);
-    for (int byte = 0; byte < 256; ++byte) {
-        const float expected = (static_cast<float>(byte) / 255.0F - 0.5F) / 0.5F;
-        EXPECT_EQ(batch.values[static_cast<std::size_t>(byte)], expected);
-    }
-    EXPECT_EQ(batch.values.front(), -1.0F);
-    EXPECT_EQ(batch.values.back(), 1.0F);
+    ASSERT_EQ(batch.values.size(), 512U);
+    const double deviation = std::sqrt((256.0 * 256.0 - 1.0) / 12.0);
+    for (std::size_t byte = 0; byte < 256; ++byte)
+        EXPECT_FLOAT_EQ(batch.values[byte], static_cast<float>((static_cast<double>(byte) - 127.5) / deviation));
+    EXPECT_EQ(batch.values[256], -1.0F);
+    EXPECT_EQ(batch.values[257], 1.0F);
+}
+
+TEST(Images, OneValueEverywhereBecomesZero) {
+    Images images;
+    images.size = {1, 1, 1};
+    images.classes = 2;
+    images.labels = {0, 1};
+    images.pixels = {7, 7};
+    const auto dataset = image_dataset(std::move(images), 0, Sha256());
+    ASSERT_TRUE(dataset.ok());
+    EXPECT_THAT(all_training(**dataset).values, testing::Each(0.0F));
 }
 
 TEST(Images, EveryImageIsInExactlyOnePart) {
@@ -62,7 +83,7 @@ TEST(Images, EveryImageIsInExactlyOnePart) {
         const auto dataset = sorted_images(1000, held_out);
         std::set<std::size_t> seen;
         for (const Batch& batch : {all_training(*dataset), all_held_out(*dataset)}) {
-            const auto images = images_of(batch);
+            const auto images = images_of(batch, 1000);
             for (std::size_t i = 0; i < images.size(); ++i) {
                 EXPECT_TRUE(seen.insert(images[i]).second);
                 EXPECT_EQ(batch.targets[i], static_cast<std::int64_t>(images[i] * 10 / 1000));
@@ -92,7 +113,8 @@ TEST(Images, HeldOutSamplesCanBeFetchedInParts) {
     Batch part;
     dataset->fetch_held_out(5, 3, part);
     EXPECT_EQ(part.count, 3);
-    EXPECT_EQ(images_of(part), (std::vector<std::size_t>{images_of(all)[5], images_of(all)[6], images_of(all)[7]}));
+    EXPECT_EQ(images_of(part, 100),
+              (std::vector<std::size_t>{images_of(all, 100)[5], images_of(all, 100)[6], images_of(all, 100)[7]}));
     EXPECT_EQ(part.samples, (std::vector<std::uint64_t>{85, 86, 87}));
     dataset->fetch_held_out(20, 0, part);
     EXPECT_EQ(part.count, 0);

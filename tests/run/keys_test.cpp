@@ -96,7 +96,7 @@ TEST(Keys, NumbersHaveTheirShortestText) {
 
 // Rows of docs/run-file.md: "| `width` | whole number | 256 | ..." below "## [model]".
 std::vector<std::string> documented_keys() {
-    std::ifstream file(std::string(CHAOS_TEST_DATA) + "/../../docs/run-file.md");
+    std::ifstream file(std::string(CHAOS_SOURCE) + "/docs/run-file.md");
     std::vector<std::string> names;
     std::string table;
     for (std::string line; std::getline(file, line);) {

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
-const std::filesystem::path repository = std::filesystem::path(CHAOS_TEST_DATA) / "../..";
+const std::filesystem::path repository = CHAOS_SOURCE;
 
 TEST(Run, DefaultsNeedNothingButFiles) {
     const run::Run run = parsed(text_data);

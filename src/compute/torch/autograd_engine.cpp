@@ -2,9 +2,21 @@
 
 #include "compute/torch/guard.h"
 
+#include <malloc.h>
+
 namespace chaos::compute {
 
 namespace {
+
+// A step frees what it computed, and the next one asks for as much again. Left alone, glibc gives large blocks back to
+// the kernel in between, which has to clear every page anew.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+    constexpr int largest_mmap_threshold = 32 << 20;
+    mallopt(M_MMAP_THRESHOLD, largest_mmap_threshold);
+    mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
+}
 
 // A buffer that the members of a step can average.
 bool is_averaged(const torch::Tensor& buffer) {
@@ -47,6 +59,7 @@ Result<state::Manifest> make_manifest(const Network& network) {
 Result<std::unique_ptr<Engine>> AutogradEngine::make(Network network, const EngineOptions& options) {
     return guarded(options.threads, [&]() -> Result<std::unique_ptr<Engine>> {
         CHAOS_TRY(state::Manifest manifest, make_manifest(network));
+        keep_freed_memory();
         return std::unique_ptr<Engine>(new AutogradEngine(std::move(network), options, std::move(manifest)));
     });
 }

@@ -129,8 +129,8 @@ Layer vgg(Tensors& tensors, const std::vector<std::vector<std::int64_t>>& stages
     return chain(std::move(layers));
 }
 
-// Small images: the first convolution is 3x3 of stride 2 instead of 11x11 of stride 4, the poolings are 2x2 and round
-// up instead of 3x3, and the classifier sees 2x2 instead of 6x6: 32 -> 16 -> 8 -> 4 -> 2.
+// Has no norms. Small images: the first convolution is 3x3 of stride 2 instead of 11x11 of stride 4, the poolings are
+// 2x2 and round up instead of 3x3, and the classifier sees 2x2 instead of 6x6: 32 -> 16 -> 8 -> 4 -> 2.
 Layer alexnet(Tensors& tensors, const Plan& plan) {
     constexpr std::int64_t hidden = 4096;
     const Convolution first = plan.small ? Convolution{plan.channels, 64, 3, 2, 1, true}  //
