@@ -31,7 +31,7 @@ namespace chaos {
         for (int shift = 0; shift < 64; shift += 16) sum += static_cast<std::int64_t>((bits >> shift) & 0xffff);
     }
     // Each uniform has mean 32767.5; the sum's standard deviation is 65536 up to 1e-10.
-    return static_cast<float>(2 * sum - 12 * 65535) * 0x1p-17F;
+    return static_cast<float>(2 * sum - std::int64_t{12} * 65535) * 0x1p-17F;
 }
 
 }  // namespace chaos

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -161,7 +162,7 @@ void Pace::note(std::uint64_t samples) {
 }
 
 std::string duration_text(double seconds) {
-    const auto whole = static_cast<long long>(seconds + 0.5);
+    const auto whole = std::llround(seconds);
     if (whole >= 3600) return format("%lld h %02lld min", whole / 3600, whole % 3600 / 60);
     if (whole >= 60) return format("%lld min %02lld s", whole / 60, whole % 60);
     return format("%lld s", whole);

@@ -38,7 +38,7 @@ public:
     Result<void> resume() {
         const std::vector<std::uint64_t> steps = checkpoints_.steps();
         if (steps.empty()) return {};
-        const Result<void> resumed = trainer_.resume(checkpoints_.path_of(steps.back()));
+        Result<void> resumed = trainer_.resume(checkpoints_.path_of(steps.back()));
         if (resumed || steps.size() == 1) return resumed;
         return Error{resumed.error().message + " (an older one, " +
                      checkpoints_.path_of(steps[steps.size() - 2]).string() +

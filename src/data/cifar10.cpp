@@ -9,7 +9,7 @@ namespace chaos::data {
 namespace {
 
 constexpr ImageSize cifar_size{3, 32, 32};
-constexpr std::size_t pixel_bytes = 3 * 32 * 32;
+constexpr std::size_t pixel_bytes = std::size_t{3} * 32 * 32;
 constexpr std::size_t record_bytes = 1 + pixel_bytes;
 constexpr std::uint8_t classes = 10;
 

@@ -1,6 +1,7 @@
 // Images and their labels as a data set, whatever file they come from.
 //
-// Pixels are kept as bytes. fetch turns them into values with mean 0 and deviation 1 over all images, channel by channel.
+// Pixels are kept as bytes. fetch turns them into values with mean 0 and deviation 1 over all images, channel by
+// channel.
 #pragma once
 
 #include "base/hash.h"

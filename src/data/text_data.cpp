@@ -57,7 +57,8 @@ Result<std::uint64_t> held_out_tokens(double held_out, std::uint64_t tokens, std
         return Error{there + "of which " + held_out_text(held_out) + " takes " + std::to_string(share) +
                      "; for one held-out sample " + std::to_string(window) + needed};
     }
-    if (held_out <= static_cast<double>(tokens / window)) return static_cast<std::uint64_t>(held_out) * window;
+    const std::uint64_t most_samples = tokens / window;
+    if (held_out <= static_cast<double>(most_samples)) return static_cast<std::uint64_t>(held_out) * window;
     const double wanted = held_out * static_cast<double>(window);
     const bool countable = wanted < 0x1p53;
     return Error{there + "but for " + held_out_text(held_out) + " samples " +

@@ -10,11 +10,12 @@ namespace chaos::compute {
 [[nodiscard]] Error readable_error(const std::exception& error);
 
 // Runs `body`, which returns a Result, on exactly `threads` threads, and turns what it throws into an Error. The
-// number is set again on every call because OpenMP keeps it per calling thread, and results depend on it.
+// number is looked at on every call because OpenMP keeps it per calling thread, and results depend on it; setting it
+// costs milliseconds, as LibTorch then starts another pool of threads anew.
 template <class Body>
 [[nodiscard]] auto guarded(int threads, Body&& body) -> decltype(body()) {
     try {
-        at::set_num_threads(threads);
+        if (at::get_num_threads() != threads) at::set_num_threads(threads);
         return body();
     } catch (const std::exception& error) {
         return readable_error(error);
