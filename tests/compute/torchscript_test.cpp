@@ -332,5 +332,33 @@ TEST_F(TorchScript, RefusesParametersOfOtherTypesByName) {
     EXPECT_THAT(refusal(options("hinge")), HasSubstr("model.loss"));
 }
 
+// attention_pytorch2.py wrote the file with PyTorch 2.11, and printed these numbers.
+TEST(TorchScriptFile, OfPyTorch2WithItsAttentionGivesTheSameOutputsAndLearns) {
+    EngineOptions options = token_options("torchscript", 5, 64);
+    options.model.path = std::filesystem::path(CHAOS_SOURCE) / "tests/compute/attention_pytorch2.pt";
+    const auto engine = make_engine(options);
+    data::Batch batch = make_batch(options.sample, 2);
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) batch.tokens[i] = static_cast<std::int64_t>(i * 7 % 64);
+    const auto outputs = engine->outputs(batch);
+    ASSERT_TRUE(outputs.ok()) << outputs.error().message;
+    double sum = 0.0;
+    double absolute = 0.0;
+    for (const float value : *outputs) {
+        sum += value;
+        absolute += std::abs(value);
+    }
+    EXPECT_NEAR(sum, -12.679922700859606, 1e-3);
+    EXPECT_NEAR(absolute, 327.04951862152666, 1e-3);
+    EXPECT_NEAR(outputs->at(outputs->size() - 61), 0.7345765233039856, 1e-5);
+
+    const double before = engine->evaluate(batch)->loss;
+    for (std::uint64_t i = 0; i < 20; ++i) {
+        step(*engine, batch, {i, 1.0F, true});
+        const std::span<float> parameters = engine->arena().parameters();
+        for (std::size_t j = 0; j < parameters.size(); ++j) parameters[j] -= 0.1F * engine->result()[j];
+    }
+    EXPECT_LT(engine->evaluate(batch)->loss, 0.8 * before);
+}
+
 }  // namespace
 }  // namespace chaos::compute

@@ -46,6 +46,32 @@ torch::Tensor add_buffer(Tensors& tensors, const std::string& name, std::int64_t
     return tensors.buffers.emplace_back(NamedTensor{name, torch::full({extent}, value)}).tensor;
 }
 
+// x times the weight, plus the bias. Autograd would compute the weight's gradient into new memory and then add it to
+// what is there; for large layers that costs as much as the product itself. This adds the product to it.
+struct Linear : torch::autograd::Function<Linear> {
+    static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& x,
+                                 const torch::Tensor& weight, const torch::Tensor& bias) {
+        context->save_for_backward({x});
+        context->saved_data["weight"] = weight;
+        return torch::addmm(bias, x, weight.t());
+    }
+
+    static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::tensor_list& gradients) {
+        const torch::Tensor& gradient = gradients[0];
+        const torch::Tensor x = context->get_saved_variables()[0];
+        const torch::Tensor weight = context->saved_data["weight"].toTensor();
+        torch::Tensor weight_gradient;
+        if (weight.grad().defined()) {
+            weight.mutable_grad().addmm_(gradient.t(), x);
+        } else {
+            weight_gradient = gradient.t().mm(x);
+        }
+        const auto x_gradient = context->needs_input_grad(0) ? gradient.mm(weight) : torch::Tensor();
+        return {x_gradient, weight_gradient, gradient.sum(0)};
+    }
+};
+
 std::int64_t norm_groups(std::int64_t channels) {
     std::int64_t groups = std::min(max_norm_groups, channels);
     while (channels % groups != 0) --groups;
@@ -88,7 +114,7 @@ Layer linear(Tensors& tensors, const std::string& name, std::int64_t in, std::in
     const double bound = 1.0 / std::sqrt(static_cast<double>(in));
     const auto weight = add_uniform(tensors, name + ".weight", {out, in}, bound);
     const auto bias = add_uniform(tensors, name + ".bias", {out}, bound);
-    return [=](torch::Tensor x, const Call&) { return torch::linear(x, weight, bias); };
+    return [=](torch::Tensor x, const Call&) { return Linear::apply(x, weight, bias); };
 }
 
 Layer norm(Tensors& tensors, const std::string& name, std::int64_t channels, Norm kind) {
