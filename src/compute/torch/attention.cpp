@@ -14,27 +14,8 @@ constexpr std::int64_t block_rows = 64;
 
 // Softmax of values[0, n) scaled by `scale`; what lies behind n is masked out. Returns log(sum(exp(scale * value))).
 CHAOS_SIMD float masked_softmax_row(std::int64_t n, std::int64_t width, float scale, float* __restrict values) {
-    float partial[lanes];
-    for (float& value : partial) value = values[0];
-    std::int64_t i = 0;
-    for (; i + lanes <= n; i += lanes)
-        for (std::int64_t lane = 0; lane < lanes; ++lane)
-            partial[lane] = values[i + lane] > partial[lane] ? values[i + lane] : partial[lane];
-    float largest = partial[0];
-    for (const float value : partial) largest = value > largest ? value : largest;
-    for (; i < n; ++i) largest = values[i] > largest ? values[i] : largest;
-
-    for (float& value : partial) value = 0.0F;
-    for (i = 0; i + lanes <= n; i += lanes)
-        for (std::int64_t lane = 0; lane < lanes; ++lane) {
-            values[i + lane] = exponential((values[i + lane] - largest) * scale);
-            partial[lane] += values[i + lane];
-        }
-    float sum = sum_of(partial);
-    for (; i < n; ++i) {
-        values[i] = exponential((values[i] - largest) * scale);
-        sum += values[i];
-    }
+    const float largest = largest_of(values, n);
+    const float sum = exponentiate(values, n, largest, scale);
     const float inverse = 1.0F / sum;
     for (std::int64_t j = 0; j < n; ++j) values[j] *= inverse;
     for (std::int64_t j = n; j < width; ++j) values[j] = 0.0F;

@@ -69,29 +69,10 @@ struct RowSoftmax {
     float sum;
 };
 
+// Logits become their exponentials.
 CHAOS_SIMD RowSoftmax softmax_row(std::int64_t classes, float* __restrict logits) {
-    float partial[lanes];
-    for (float& value : partial) value = logits[0];
-    std::int64_t i = 0;
-    for (; i + lanes <= classes; i += lanes)
-        for (std::int64_t lane = 0; lane < lanes; ++lane)
-            partial[lane] = logits[i + lane] > partial[lane] ? logits[i + lane] : partial[lane];
-    float largest = partial[0];
-    for (const float value : partial) largest = value > largest ? value : largest;
-    for (; i < classes; ++i) largest = logits[i] > largest ? logits[i] : largest;
-
-    for (float& value : partial) value = 0.0F;
-    for (i = 0; i + lanes <= classes; i += lanes)
-        for (std::int64_t lane = 0; lane < lanes; ++lane) {
-            logits[i + lane] = exponential(logits[i + lane] - largest);
-            partial[lane] += logits[i + lane];
-        }
-    float sum = sum_of(partial);
-    for (; i < classes; ++i) {
-        logits[i] = exponential(logits[i] - largest);
-        sum += logits[i];
-    }
-    return {largest, sum};
+    const float largest = largest_of(logits, classes);
+    return {largest, exponentiate(logits, classes, largest, 1.0F)};
 }
 
 CHAOS_SIMD void scale_row(std::int64_t n, float factor, float* __restrict x) {

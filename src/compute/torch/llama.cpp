@@ -175,17 +175,17 @@ private:
         return {work_.rows / positions_, positions_, model_.heads, model_.kv_heads, model_.head_width};
     }
 
-    // Lays the workspace out for this many rows, twice with one code: first to measure, then to point.
+    // Lays the workspace out for this many rows, twice with one code: first to measure, then to point. Memory that
+    // suffices is kept, so that a last, smaller batch costs nothing.
     void lay_out(std::int64_t rows) {
         if (rows == work_.rows) return;
-        work_ = Workspace();
         work_.rows = rows;
         work_.layers.resize(static_cast<std::size_t>(model_.layers));
         const std::int64_t q = model_.heads * model_.head_width;
         const std::int64_t qkv = q + 2 * model_.kv_heads * model_.head_width;
         std::uint64_t used = 0;
         for (const bool measuring : {true, false}) {
-            if (!measuring) work_.memory = state::Floats(used);
+            if (!measuring && work_.memory.span().size() < used) work_.memory = state::Floats(used);
             used = 0;
             const auto take = [&](float*& place, std::int64_t row_floats) {
                 place = measuring ? nullptr : work_.memory.span().data() + used;

@@ -53,4 +53,34 @@ CHAOS_INLINE float exponential(float x) {
     return mantissa * std::bit_cast<float>(exponent);
 }
 
+CHAOS_INLINE float largest_of(const float* values, std::int64_t n) {
+    float partial[lanes];
+    for (float& value : partial) value = values[0];
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+        for (std::int64_t lane = 0; lane < lanes; ++lane)
+            partial[lane] = values[i + lane] > partial[lane] ? values[i + lane] : partial[lane];
+    float largest = partial[0];
+    for (const float value : partial) largest = value > largest ? value : largest;
+    for (; i < n; ++i) largest = values[i] > largest ? values[i] : largest;
+    return largest;
+}
+
+// Replaces each value by e^((value - shift) * scale) and returns their sum.
+CHAOS_INLINE float exponentiate(float* values, std::int64_t n, float shift, float scale) {
+    float partial[lanes] = {};
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+        for (std::int64_t lane = 0; lane < lanes; ++lane) {
+            values[i + lane] = exponential((values[i + lane] - shift) * scale);
+            partial[lane] += values[i + lane];
+        }
+    float sum = sum_of(partial);
+    for (; i < n; ++i) {
+        values[i] = exponential((values[i] - shift) * scale);
+        sum += values[i];
+    }
+    return sum;
+}
+
 }  // namespace chaos::compute
