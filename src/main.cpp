@@ -36,7 +36,8 @@ void add_train(CLI::App& program, Job& job) {
     command->add_flag("--json", options->json, "Print one JSON object per event, for programs");
     command->add_flag("--plot", options->plot, "When done, draw the loss curve");
     command->footer(
-        "Started again with the same run file and folder, training goes on where it stopped, bit for bit.\n"
+        "Started again with the same run file and folder, training goes on where it stopped, bit for bit\n"
+        "(with the same number of threads).\n"
         "Ctrl-C finishes the step, saves and ends; a second Ctrl-C ends at once.\n\n"
         "Examples:\n"
         "  chaos train examples/shakespeare.toml --plot\n"

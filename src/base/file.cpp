@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -35,7 +36,7 @@ struct OpenFile {
 };
 
 Result<OpenFile> open_regular(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
     if (fd < 0) return system_error("cannot read", path, errno);
     struct stat info{};
     if (::fstat(fd, &info) != 0) {
@@ -128,6 +129,16 @@ Result<void> write_file_atomically(const std::filesystem::path& path,
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
     return write_file_atomically(path, [&](const Sink& sink) { return sink(std::as_bytes(std::span(content))); });
+}
+
+Result<std::vector<std::string>> list_folder(const std::filesystem::path& path) {
+    std::error_code code;
+    std::vector<std::string> names;
+    for (std::filesystem::directory_iterator entry(path, code), end; !code && entry != end; entry.increment(code))
+        names.push_back(entry->path().filename().string());
+    if (code) return Error{"cannot list the folder " + path.string() + ": " + code.message()};
+    std::sort(names.begin(), names.end());
+    return names;
 }
 
 Result<void> make_folder(const std::filesystem::path& path) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace chaos {
 
@@ -34,10 +35,13 @@ private:
 using Sink = std::function<Result<void>(std::span<const std::byte>)>;
 
 // Calls `fill` with a sink into a temporary file beside `path`, then fsyncs it, renames it over `path` and
-// fsyncs the folder. On any error the temporary file is removed and `path` is as it was.
+// fsyncs the folder. On an error before the rename the temporary file is removed and `path` is as it was.
 [[nodiscard]] Result<void> write_file_atomically(const std::filesystem::path& path,
                                                  const std::function<Result<void>(const Sink&)>& fill);
 [[nodiscard]] Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// The names in a folder, sorted.
+[[nodiscard]] Result<std::vector<std::string>> list_folder(const std::filesystem::path& path);
 
 [[nodiscard]] Result<void> make_folder(const std::filesystem::path& path);
 

@@ -1,5 +1,5 @@
 // Two hashes, two purposes. SHA-256 names things that others must be able to trust: runs, data, checkpoints,
-// lineages. XXH3 only watches for accidents inside one process, where speed counts.
+// lineages. XXH3 only watches for accidents, where speed counts.
 #pragma once
 
 #include <array>

@@ -14,15 +14,19 @@ using nlohmann::json;
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
-    char text[512];
+    char text[4096];
     std::snprintf(text, sizeof text, pattern, values...);
     return text;
 }
 
+double accuracy_of(const compute::Measure& measure) {
+    return static_cast<double>(measure.correct.value_or(0)) / static_cast<double>(measure.targets);
+}
+
 std::string measure_text(const compute::Measure& measure, bool best) {
-    return format("held-out loss %.4f, accuracy %.2f %%%s", measure.loss,
-                  100.0 * static_cast<double>(measure.correct) / static_cast<double>(measure.targets),
-                  best ? " (best so far)" : "");
+    std::string text = format("held-out loss %.4f", measure.loss);
+    if (measure.correct) text += format(", accuracy %.2f %%", 100.0 * accuracy_of(measure));
+    return text + (best ? " (best so far)" : "");
 }
 
 // Lines for people. On a terminal the newest step is shown in place; elsewhere about twenty steps of a run are.
@@ -63,6 +67,8 @@ public:
     }
 
     void saved(std::uint64_t, const std::filesystem::path&) override {}
+
+    void sampled(const std::string& text) override { line("\n" + text); }
 
     void end(const elastic::Trainer& trainer, const std::string& why) override {
         line(format("%s after step %llu; state %s", why.c_str(),
@@ -120,15 +126,14 @@ public:
                {"samples_per_second", pace_.samples_per_second()}});
     }
     void evaluated(std::uint64_t steps_done, const compute::Measure& measure, bool best) override {
-        print({{"event", "evaluated"},
-               {"step", steps_done},
-               {"loss", measure.loss},
-               {"accuracy", static_cast<double>(measure.correct) / static_cast<double>(measure.targets)},
-               {"best", best}});
+        json event = {{"event", "evaluated"}, {"step", steps_done}, {"loss", measure.loss}, {"best", best}};
+        if (measure.correct) event["accuracy"] = accuracy_of(measure);
+        print(event);
     }
     void saved(std::uint64_t steps_done, const std::filesystem::path& path) override {
         print({{"event", "saved"}, {"step", steps_done}, {"path", path.string()}});
     }
+    void sampled(const std::string& text) override { print({{"event", "sampled"}, {"text", text}}); }
     void end(const elastic::Trainer& trainer, const std::string& why) override {
         print({{"event", "end"},
                {"why", why},
@@ -138,7 +143,7 @@ public:
 
 private:
     static void print(const json& event) {
-        std::printf("%s\n", event.dump().c_str());
+        std::printf("%s\n", event.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
         std::fflush(stdout);
     }
     Pace pace_;

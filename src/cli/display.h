@@ -22,6 +22,7 @@ public:
     virtual void step(const state::StepRecord& record) = 0;
     virtual void evaluated(std::uint64_t steps_done, const compute::Measure& measure, bool best) = 0;
     virtual void saved(std::uint64_t steps_done, const std::filesystem::path& path) = 0;
+    virtual void sampled(const std::string& text) = 0;
     // `why`: "finished", "interrupted" or "reached --max-steps".
     virtual void end(const elastic::Trainer& trainer, const std::string& why) = 0;
 };

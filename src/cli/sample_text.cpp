@@ -26,7 +26,9 @@ std::int64_t draw(std::span<const float> logits, float unit) {
 std::vector<std::int64_t> tokens_of(const elastic::Trainer& trainer, const std::string& text) {
     std::vector<std::int64_t> tokens;
     if (const text::Tokenizer* tokenizer = trainer.tokenizer(); tokenizer != nullptr) {
-        for (const text::TokenId id : tokenizer->encode(text)) tokens.push_back(id);
+        // A begin token starts what the model has seen; an end token, which some post-processors add, would end it.
+        if (const auto begin = trainer.run().model.llama.bos_token) tokens.push_back(*begin);
+        for (const text::TokenId id : tokenizer->encode(text, false)) tokens.push_back(id);
     } else {
         for (const char character : text) tokens.push_back(static_cast<unsigned char>(character));
     }
@@ -45,10 +47,9 @@ std::string text_of(const elastic::Trainer& trainer, std::span<const std::int64_
 
 Result<std::string> sample_text(elastic::Trainer& trainer, const std::string& prompt, std::size_t count,
                                 std::uint64_t seed) {
-    if (trainer.run().data.kind != "text")
-        return Error{"--sample continues text, but data.kind is \"" + trainer.run().data.kind + "\""};
     const auto context = static_cast<std::size_t>(trainer.run().data.context);
     std::vector<std::int64_t> tokens = tokens_of(trainer, prompt.empty() ? "\n" : prompt);
+    if (tokens.empty()) return Error{"--sample: the tokenizer makes no token of \"" + prompt + "\""};
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t begin = tokens.size() > context ? tokens.size() - context : 0;
         data::Batch batch;

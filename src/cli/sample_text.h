@@ -9,7 +9,8 @@
 
 namespace chaos::cli {
 
-// Continues `prompt` by `tokens` tokens drawn at temperature 0.8; the same seed draws the same text.
+// For a llama trained on text. Continues `prompt` by `tokens` tokens drawn at temperature 0.8; the same seed draws the
+// same text.
 [[nodiscard]] Result<std::string> sample_text(elastic::Trainer& trainer, const std::string& prompt, std::size_t tokens,
                                               std::uint64_t seed);
 

@@ -25,6 +25,7 @@ void on_signal(int) {
 void listen_for_signals() {
     struct sigaction action{};
     action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;  // a save that is under way must not fail
     ::sigaction(SIGINT, &action, nullptr);
     ::sigaction(SIGTERM, &action, nullptr);
 }
@@ -36,7 +37,7 @@ public:
         : trainer_(trainer), checkpoints_(folder.checkpoints()), display_(display) {}
 
     Result<void> resume() {
-        const std::vector<std::uint64_t> steps = checkpoints_.steps();
+        CHAOS_TRY(const std::vector<std::uint64_t> steps, checkpoints_.steps());
         if (steps.empty()) return {};
         Result<void> resumed = trainer_.resume(checkpoints_.path_of(steps.back()));
         if (resumed || steps.size() == 1) return resumed;
@@ -50,8 +51,7 @@ public:
         const run::Train& train = trainer_.run().train;
         const auto last = static_cast<std::uint64_t>(train.steps);
         const std::uint64_t begin = trainer_.progress().step;
-        saved_step_ = begin;
-        evaluated_step_ = begin;
+        if (begin > 0) saved_step_ = begin;
         while (trainer_.progress().step < last) {
             if (interrupted) return std::string("interrupted");
             if (max_steps > 0 && trainer_.progress().step - begin == max_steps)
@@ -69,7 +69,8 @@ public:
 
     // Held-out loss and checkpoint of the last step, unless they are there already.
     Result<void> conclude(bool evaluate_too) {
-        if (evaluate_too && evaluated_step_ != trainer_.progress().step) CHAOS_CHECK(evaluate());
+        const bool worked = !losses_.empty();
+        if (evaluate_too && worked && evaluated_step_ != trainer_.progress().step) CHAOS_CHECK(evaluate());
         return save();
     }
 
@@ -82,38 +83,44 @@ private:
 
     Result<void> evaluate() {
         CHAOS_TRY(const auto measure, trainer_.evaluate());
-        evaluated_step_ = trainer_.progress().step;
+        const std::uint64_t step = trainer_.progress().step;
+        evaluated_step_ = step;
         if (!measure) return {};
         const bool best = trainer_.note_loss(measure->loss);
-        display_.evaluated(evaluated_step_, *measure, best);
+        display_.evaluated(step, *measure, best);
         if (!best) return {};
-        CHAOS_CHECK(save());
-        return checkpoints_.mark_best(evaluated_step_);
+        CHAOS_CHECK(write());  // even if this step is saved already: that file does not know yet that it is the best
+        return checkpoints_.mark_best(step);
     }
 
     Result<void> save() {
+        if (saved_step_ == trainer_.progress().step) return {};
+        return write();
+    }
+
+    Result<void> write() {
         const std::uint64_t step = trainer_.progress().step;
-        if (saved_step_ == step) return {};
         const std::filesystem::path path = checkpoints_.path_of(step);
         if (const Result<void> saved = trainer_.save(path); !saved)
             return Error{saved.error().message + kept_checkpoint()};
         saved_step_ = step;
-        checkpoints_.prune(static_cast<std::uint64_t>(trainer_.run().train.keep_checkpoints));
+        CHAOS_CHECK(checkpoints_.prune(static_cast<std::uint64_t>(trainer_.run().train.keep_checkpoints)));
         display_.saved(step, path);
         return {};
     }
 
     [[nodiscard]] std::string kept_checkpoint() const {
-        const std::vector<std::uint64_t> steps = checkpoints_.steps();
-        if (steps.empty()) return " (there is no checkpoint yet)";
-        return " (the last good checkpoint is " + checkpoints_.path_of(steps.back()).string() + ")";
+        const auto steps = checkpoints_.steps();
+        if (!steps) return " (" + steps.error().message + ")";
+        if (steps->empty()) return " (there is no checkpoint yet)";
+        return " (the last good checkpoint is " + checkpoints_.path_of(steps->back()).string() + ")";
     }
 
     elastic::Trainer& trainer_;
     state::CheckpointFolder checkpoints_;
     Display& display_;
-    std::uint64_t saved_step_ = 0;
-    std::uint64_t evaluated_step_ = 0;
+    std::optional<std::uint64_t> saved_step_;
+    std::optional<std::uint64_t> evaluated_step_;
     std::vector<double> losses_;
 };
 
@@ -133,8 +140,9 @@ void show_notes(const elastic::Trainer& trainer, Display& display) {
 Result<void> train(const TrainOptions& options) {
     listen_for_signals();
     CHAOS_TRY(const run::Run run, run::read_run(options.run_file));
-    if (options.sample && run.data.kind != "text")
-        return Error{"--sample continues text, but data.kind is \"" + run.data.kind + "\""};
+    if (options.sample && (run.model.kind != "llama" || run.data.kind != "text"))
+        return Error{"--sample lets a llama trained on text continue it; this run has model.kind = \"" +
+                     run.model.kind + "\" and data.kind = \"" + run.data.kind + "\""};
     const std::filesystem::path dir = options.dir.empty() ? options.run_file.stem() : options.dir;
     if (std::filesystem::exists(dir) && std::filesystem::equivalent(dir, options.run_file))
         return Error{"--dir is needed: the default folder would be the run file itself"};
@@ -156,7 +164,7 @@ Result<void> train(const TrainOptions& options) {
     if (options.sample && !interrupted) {
         constexpr std::size_t sample_tokens = 300;
         CHAOS_TRY(const std::string text, sample_text(trainer, *options.sample, sample_tokens, run.train.seed));
-        std::printf("\n%s\n", text.c_str());
+        display->sampled(text);
     }
     return {};
 }

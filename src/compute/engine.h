@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,7 +38,7 @@ struct Part {
 // What a batch showed. `loss` is the mean over targets.
 struct Measure {
     double loss = 0.0;
-    std::uint64_t correct = 0;  // targets whose largest output was right
+    std::optional<std::uint64_t> correct;  // targets whose largest output was right; unset where that has no meaning
     std::uint64_t targets = 0;
 };
 

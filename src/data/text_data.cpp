@@ -167,6 +167,9 @@ Result<Tokens> read_tokens(const std::vector<std::filesystem::path>& paths, cons
     std::vector<text::TokenId> ids;
     for (const SourceFile& file : files) {
         const auto bytes = file.bytes();
+        if (bytes.size() > text::max_text_bytes)
+            return source_error(file, "has " + std::to_string(bytes.size()) + " bytes; a tokenizer takes at most " +
+                                          std::to_string(text::max_text_bytes) + " of one file: split it");
         const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         std::vector<text::TokenId> encoded = tokenizer->encode(text);
         if (ids.empty()) {

@@ -67,8 +67,7 @@ Result<void> RunFolder::describe(const std::filesystem::path& run_file, const Tr
     if (run.model.kind != "llama") return {};
     const std::filesystem::path target = path_ / "hugging_face";
     CHAOS_CHECK(make_folder(target));
-    CHAOS_CHECK(
-        write_file_atomically(target / "config.json", state::llama_config_json(run.model.llama, run.data.context)));
+    CHAOS_CHECK(write_file_atomically(target / "config.json", state::llama_config_json(run.model.llama)));
     if (run.data.kind != "text") return {};
     return describe_tokenizer(run.data.tokenizer, target);
 }
@@ -77,9 +76,9 @@ Result<void> export_run(const std::filesystem::path& run_folder, const std::file
     const state::CheckpointFolder checkpoints{run_folder / "checkpoints"};
     if (!std::filesystem::exists(run_folder / "run.toml"))
         return Error{run_folder.string() + " is not a run's folder: it has no run.toml"};
-    if (!std::filesystem::exists(run_folder / "hugging_face"))
+    if (!std::filesystem::exists(run_folder / "hugging_face/config.json"))
         return Error{run_folder.string() + " does not hold a llama model; only those can be exported"};
-    const std::vector<std::uint64_t> steps = checkpoints.steps();
+    CHAOS_TRY(const std::vector<std::uint64_t> steps, checkpoints.steps());
     if (steps.empty()) return Error{run_folder.string() + " has no checkpoint yet"};
     if (choice == Choice::best && !std::filesystem::exists(checkpoints.best()))
         return Error{run_folder.string() + " has no best checkpoint: the run did not evaluate held-out samples"};
@@ -87,12 +86,23 @@ Result<void> export_run(const std::filesystem::path& run_folder, const std::file
     if (std::filesystem::exists(target, code) && !std::filesystem::is_empty(target, code))
         return Error{target.string() + " exists and is not empty; choose another folder"};
 
-    CHAOS_CHECK(make_folder(target));
-    CHAOS_CHECK(
-        state::write_weights(choice == Choice::best ? checkpoints.best() : checkpoints.path_of(steps.back()), target));
-    for (const auto& entry : std::filesystem::directory_iterator(run_folder / "hugging_face", code))
-        CHAOS_CHECK(copy_atomically(entry.path(), target / entry.path().filename()));
-    return {};
+    // Beside the target, and renamed when it is whole: a failed export leaves nothing that looks like a model.
+    const std::filesystem::path unfinished = target.string() + ".tmp-" + std::to_string(::getpid());
+    const auto fill = [&]() -> Result<void> {
+        CHAOS_CHECK(make_folder(unfinished));
+        CHAOS_TRY(const std::vector<std::string> names, list_folder(run_folder / "hugging_face"));
+        for (const std::string& name : names)
+            CHAOS_CHECK(copy_atomically(run_folder / "hugging_face" / name, unfinished / name));
+        CHAOS_CHECK(state::write_weights(
+            choice == Choice::best ? checkpoints.best() : checkpoints.path_of(steps.back()), unfinished));
+        std::filesystem::rename(unfinished, target, code);
+        if (code) return Error{"cannot write " + target.string() + ": " + code.message()};
+        return {};
+    };
+    Result<void> filled = fill();
+    std::error_code ignored;
+    if (!filled) std::filesystem::remove_all(unfinished, ignored);
+    return filled;
 }
 
 }  // namespace chaos::elastic

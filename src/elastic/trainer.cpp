@@ -11,7 +11,7 @@
 namespace chaos::elastic {
 namespace {
 
-// Cores this process may use, which in a container are fewer than the machine has.
+// Cores this process may be scheduled on, which can be fewer than the machine has.
 int usable_cores() {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -29,6 +29,19 @@ void resolve_model(run::Model& model, const data::SampleShape& sample) {
     }
 }
 
+template <class Element>
+void append(const std::vector<Element>& from, std::vector<Element>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+}
+
+void append(const data::Batch& from, data::Batch& to) {
+    to.count += from.count;
+    append(from.values, to.values);
+    append(from.tokens, to.tokens);
+    append(from.targets, to.targets);
+    append(from.samples, to.samples);
+}
+
 }  // namespace
 
 Result<Trainer> Trainer::open(const run::Run& run) {
@@ -38,6 +51,10 @@ Result<Trainer> Trainer::open(const run::Run& run) {
     if (resolved.train.threads == 0) resolved.train.threads = usable_cores();
     if (!resolved.model.init.empty()) {
         CHAOS_TRY(resolved.model.llama, state::read_llama_config(resolved.model.init));
+        if (resolved.model.llama.max_context < resolved.data.context)
+            return Error{"data.context is " + std::to_string(resolved.data.context) +
+                         ", but the model of model.init, " + resolved.model.init.string() + ", was made for at most " +
+                         std::to_string(resolved.model.llama.max_context)};
     }
     if (!resolved.data.tokenizer.empty()) {
         CHAOS_TRY(trainer.tokenizer_, text::Tokenizer::read(resolved.data.tokenizer));
@@ -71,18 +88,15 @@ Result<Trainer> Trainer::open(const run::Run& run) {
     return trainer;
 }
 
-Result<void> Trainer::compute_part(data::Position position, std::uint64_t count, bool first, double& loss) {
-    const auto whole = static_cast<double>(run_.train.batch);
+void Trainer::fetch(data::Position position, std::uint64_t count) {
+    bool first = true;
     for (const data::Stretch& stretch :
          data::samples_from(run_.train.seed, position, count, dataset_->train_samples())) {
-        dataset_->fetch(run_.train.seed, stretch.pass, stretch.numbers, batch_);
-        const double weight = static_cast<double>(stretch.numbers.size()) / whole;
-        CHAOS_TRY(const compute::Measure measure,
-                  engine_->forward_backward(batch_, {progress_.step, static_cast<float>(weight), first}));
-        loss += weight * measure.loss;
+        data::Batch& batch = first ? batch_ : next_pass_;
+        dataset_->fetch(run_.train.seed, stretch.pass, stretch.numbers, batch);
+        if (!first) append(batch, batch_);
         first = false;
     }
-    return {};
 }
 
 Result<state::StepRecord> Trainer::step() {
@@ -96,14 +110,21 @@ Result<state::StepRecord> Trainer::step() {
     record.pass = begin.pass;
     record.index = begin.index;
     record.samples = batch;
-    for (std::uint64_t done = 0; done < batch; done += part)
-        CHAOS_CHECK(compute_part(data::advance(begin, done, samples), part, done == 0, record.loss));
+    const double weight = 1.0 / static_cast<double>(run_.train.accumulate);
+    for (std::uint64_t done = 0; done < batch; done += part) {
+        fetch(data::advance(begin, done, samples), part);
+        CHAOS_TRY(const compute::Measure measure,
+                  engine_->forward_backward(batch_, {progress_.step, static_cast<float>(weight), done == 0}));
+        record.loss += weight * measure.loss;
+    }
 
     const state::Manifest& manifest = engine_->manifest();
     const state::ResultDigest digest = state::digest_result(engine_->result(), manifest.parameter_elements());
-    if (!std::isfinite(record.loss) || !std::isfinite(digest.norm))
+    if (!std::isfinite(record.loss) || !std::isfinite(digest.norm) || !digest.finite_buffers)
         return Error{"step " + std::to_string(record.step + 1) + ": the " +
-                     (std::isfinite(record.loss) ? "gradient" : "loss") +
+                     (!std::isfinite(record.loss)   ? "loss"
+                      : !std::isfinite(digest.norm) ? "gradient"
+                                                    : "buffers' average") +
                      " is not a finite number, so the step was not taken; try a smaller optimizer.learning_rate, or "
                      "optimizer.clip_norm"};
     record.norm = digest.norm;
@@ -128,7 +149,7 @@ Result<std::optional<compute::Measure>> Trainer::evaluate() {
         dataset_->fetch_held_out(begin, std::min(part, all - begin), batch_);
         CHAOS_TRY(const compute::Measure measure, engine_->evaluate(batch_));
         total.loss += measure.loss * static_cast<double>(measure.targets);
-        total.correct += measure.correct;
+        if (measure.correct) total.correct = total.correct.value_or(0) + *measure.correct;
         total.targets += measure.targets;
     }
     total.loss /= static_cast<double>(total.targets);

@@ -50,8 +50,8 @@ public:
 
 private:
     Trainer() = default;
-    // Fetches `count` samples from `position` and computes them as one part, or as two where a pass ends in between.
-    [[nodiscard]] Result<void> compute_part(data::Position position, std::uint64_t count, bool first, double& loss);
+    // Fills batch_ with `count` samples from `position` on, across the end of a pass if need be.
+    void fetch(data::Position position, std::uint64_t count);
 
     run::Run run_;
     run::Identity identity_;
@@ -61,6 +61,7 @@ private:
     std::unique_ptr<compute::Engine> engine_;
     state::Progress progress_;
     data::Batch batch_;
+    data::Batch next_pass_;  // the part of a batch that lies in the next pass, before it is appended
 };
 
 }  // namespace chaos::elastic

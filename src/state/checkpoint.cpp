@@ -1,5 +1,7 @@
 #include "state/checkpoint.h"
 
+#include "base/file.h"
+
 #include <unistd.h>
 #include <algorithm>
 #include <charconv>
@@ -20,7 +22,7 @@ std::vector<FloatTensor> tensors_of(const Manifest& manifest, const Arena& arena
     };
     add("", manifest.parameters, arena.parameters());
     for (unsigned slot = 0; slot < arena.slots(); ++slot)
-        add("slot" + std::to_string(slot) + ".", manifest.parameters, arena.slot(slot));
+        add("slot" + std::to_string(slot) + "/", manifest.parameters, arena.slot(slot));
     add("", manifest.buffers, arena.buffers());
     return tensors;
 }
@@ -103,11 +105,10 @@ std::filesystem::path CheckpointFolder::path_of(std::uint64_t step) const {
     return folder / ("step-" + digits + ".safetensors");
 }
 
-std::vector<std::uint64_t> CheckpointFolder::steps() const {
+Result<std::vector<std::uint64_t>> CheckpointFolder::steps() const {
+    CHAOS_TRY(const std::vector<std::string> names, list_folder(folder));
     std::vector<std::uint64_t> found;
-    std::error_code code;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, code)) {
-        const std::string name = entry.path().filename().string();
+    for (const std::string& name : names) {
         std::uint64_t step = 0;
         if (!name.starts_with("step-")) continue;
         const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
@@ -117,15 +118,14 @@ std::vector<std::uint64_t> CheckpointFolder::steps() const {
     return found;
 }
 
-void CheckpointFolder::prune(std::uint64_t keep) const {
-    const std::vector<std::uint64_t> all = steps();
+Result<void> CheckpointFolder::prune(std::uint64_t keep) const {
+    CHAOS_TRY(const std::vector<std::uint64_t> all, steps());
+    CHAOS_TRY(const std::vector<std::string> names, list_folder(folder));
     std::error_code ignored;  // a file that cannot be removed costs disk space, not the run
     for (std::size_t i = 0; i + keep < all.size(); ++i) std::filesystem::remove(path_of(all[i]), ignored);
-    std::vector<std::filesystem::path> left_over;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-        if (entry.path().filename().string().find(".safetensors.tmp-") != std::string::npos)
-            left_over.push_back(entry.path());
-    for (const auto& path : left_over) std::filesystem::remove(path, ignored);
+    for (const std::string& name : names)
+        if (name.find(".safetensors.tmp-") != std::string::npos) std::filesystem::remove(folder / name, ignored);
+    return {};
 }
 
 Result<void> CheckpointFolder::mark_best(std::uint64_t step) const {
@@ -156,7 +156,7 @@ Result<void> save_checkpoint(const std::filesystem::path& path, const run::Ident
     const std::vector<FloatTensor> tensors = tensors_of(manifest, arena);
     const std::span<const std::byte> data = std::as_bytes(arena.all());
     const std::string unsigned_header = safetensors_header(tensors, metadata);
-    metadata["sha256"] = hex(Sha256().add(std::string_view(unsigned_header).substr(8)).add(data).finish());
+    metadata["sha256"] = hex(Sha256().add(unsigned_header).add(data).finish());
     const std::string header = safetensors_header(tensors, metadata);
     return write_file_atomically(path, [&](const Sink& sink) -> Result<void> {
         CHAOS_CHECK(sink(std::as_bytes(std::span(header))));

@@ -1,10 +1,9 @@
 // A checkpoint is one safetensors file that holds the whole arena and, as metadata, where training stands:
 //
-//   tensors    every parameter under its own name; "slot0.NAME", "slot1.NAME" the optimizer's moments; buffers;
+//   tensors    every parameter under its own name; "slot0/NAME", "slot1/NAME" the optimizer's moments; buffers;
 //              their data lies in the file as it lies in the arena
-//   metadata   format, step, pass, index, lineage, identity (JSON), manifest, threads, best_loss, and sha256 over the
-//   header
-//              (with 64 zeros in that field's place) and the data: one flipped bit anywhere is noticed
+//   metadata   format, step, pass, index, lineage, identity (JSON), manifest, threads, best_loss, and sha256 over
+//              everything (with 64 zeros in that field's own place): one flipped bit anywhere is noticed
 //
 // A file is written under a temporary name, synced, then renamed: a crash or a full disk leaves what was there before.
 #pragma once
@@ -39,10 +38,10 @@ struct CheckpointFolder {
 
     [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
     [[nodiscard]] std::filesystem::path best() const { return folder / "best.safetensors"; }
-    // Steps that have a checkpoint, ascending.
-    [[nodiscard]] std::vector<std::uint64_t> steps() const;
+    // Steps that have a checkpoint, ascending. A folder that cannot be listed is an error, never an empty folder.
+    [[nodiscard]] Result<std::vector<std::uint64_t>> steps() const;
     // Removes all but the newest `keep`, and temporary files that a crash left.
-    void prune(std::uint64_t keep) const;
+    [[nodiscard]] Result<void> prune(std::uint64_t keep) const;
     // Makes the checkpoint of `step` the best one as well (a second name, not a copy).
     [[nodiscard]] Result<void> mark_best(std::uint64_t step) const;
 };

@@ -1,6 +1,7 @@
 #include "state/hugging_face.h"
 
 #include "base/file.h"
+#include "run/limits.h"
 #include "state/checkpoint.h"
 #include "state/safetensors.h"
 
@@ -26,11 +27,11 @@ class Fields {
 public:
     Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
-    Result<std::int64_t> whole(const char* key, std::optional<std::int64_t> fallback = {}) const {
+    Result<std::int64_t> whole(const char* key, std::int64_t most, std::optional<std::int64_t> fallback = {}) const {
         if (missing(key) && fallback) return *fallback;
         if (missing(key) || !object_[key].is_number_integer()) return wrong(key, "a whole number");
         const auto value = object_[key].get<std::int64_t>();
-        if (value < 1 || value > (1LL << 32)) return wrong(key, "a positive whole number");
+        if (value < 1 || value > most) return wrong(key, "a whole number from 1 to " + std::to_string(most));
         return value;
     }
     Result<double> real(const char* key, double fallback) const {
@@ -58,7 +59,9 @@ public:
 
 private:
     bool missing(const char* key) const { return !object_.contains(key) || object_[key].is_null(); }
-    Error wrong(const char* key, const char* what) const { return Error{where_ + ": \"" + key + "\" must be " + what}; }
+    Error wrong(const char* key, const std::string& what) const {
+        return Error{where_ + ": \"" + key + "\" must be " + what};
+    }
     const json& object_;
     std::string where_;
 };
@@ -80,7 +83,8 @@ Result<run::Rope> read_rope(const json& config, const std::string& name) {
         CHAOS_TRY(rope.factor, fields.real("factor", rope.factor));
         CHAOS_TRY(rope.low_frequency_factor, fields.real("low_freq_factor", rope.low_frequency_factor));
         CHAOS_TRY(rope.high_frequency_factor, fields.real("high_freq_factor", rope.high_frequency_factor));
-        CHAOS_TRY(rope.original_context, fields.whole("original_max_position_embeddings", rope.original_context));
+        CHAOS_TRY(rope.original_context,
+                  fields.whole("original_max_position_embeddings", std::int64_t{1} << 32, rope.original_context));
         break;
     }
     if (!(rope.theta > 0.0) || !(rope.factor > 0.0) || !(rope.high_frequency_factor > rope.low_frequency_factor))
@@ -126,25 +130,27 @@ Result<run::Llama> read_llama_config(const std::filesystem::path& folder) {
     if (activation != "silu") return Error{name + ": hidden_act \"" + activation + "\" is not supported; silu is"};
 
     run::Llama llama;
-    CHAOS_TRY(llama.vocab, fields.whole("vocab_size"));
-    CHAOS_TRY(llama.width, fields.whole("hidden_size"));
-    CHAOS_TRY(llama.layers, fields.whole("num_hidden_layers"));
-    CHAOS_TRY(llama.heads, fields.whole("num_attention_heads"));
-    CHAOS_TRY(llama.kv_heads, fields.whole("num_key_value_heads", llama.heads));
-    CHAOS_TRY(llama.head_width, fields.whole("head_dim", std::max<std::int64_t>(llama.width / llama.heads, 1)));
-    CHAOS_TRY(llama.ffn, fields.whole("intermediate_size"));
+    CHAOS_TRY(llama.vocab, fields.whole("vocab_size", run::max_vocab));
+    CHAOS_TRY(llama.width, fields.whole("hidden_size", run::max_width));
+    CHAOS_TRY(llama.layers, fields.whole("num_hidden_layers", run::max_layers));
+    CHAOS_TRY(llama.heads, fields.whole("num_attention_heads", run::max_heads));
+    CHAOS_TRY(llama.kv_heads, fields.whole("num_key_value_heads", run::max_heads, llama.heads));
+    CHAOS_TRY(llama.head_width,
+              fields.whole("head_dim", run::max_head_width, std::max<std::int64_t>(llama.width / llama.heads, 1)));
+    CHAOS_TRY(llama.ffn, fields.whole("intermediate_size", run::max_ffn));
     CHAOS_TRY(llama.tied_head, fields.flag("tie_word_embeddings"));
     CHAOS_TRY(llama.norm_epsilon, fields.real("rms_norm_eps", 1e-6));
-    CHAOS_TRY(llama.max_context, fields.whole("max_position_embeddings", 2048));
+    CHAOS_TRY(llama.max_context, fields.whole("max_position_embeddings", std::int64_t{1} << 32, 2048));
     CHAOS_TRY(llama.rope, read_rope(config, name));
     llama.bos_token = fields.token("bos_token_id");
     llama.eos_token = fields.token("eos_token_id");
+    if (!(llama.norm_epsilon > 0.0)) return Error{name + ": \"rms_norm_eps\" must be positive"};
     if (llama.heads % llama.kv_heads != 0 || llama.head_width % 2 != 0)
         return Error{name + ": num_attention_heads must be a multiple of num_key_value_heads, and head_dim even"};
     return llama;
 }
 
-std::string llama_config_json(const run::Llama& llama, std::int64_t context) {
+std::string llama_config_json(const run::Llama& llama) {
     const run::Rope& rope = llama.rope;
     json parameters = {{"rope_type", rope.kind}, {"rope_theta", rope.theta}};
     if (rope.kind == "llama3") {
@@ -168,7 +174,7 @@ std::string llama_config_json(const run::Llama& llama, std::int64_t context) {
         {"intermediate_size", llama.ffn},
         {"tie_word_embeddings", llama.tied_head},
         {"rms_norm_eps", llama.norm_epsilon},
-        {"max_position_embeddings", llama.max_context > 0 ? llama.max_context : context},
+        {"max_position_embeddings", llama.max_context},
         {"rope_parameters", parameters},
         {"rope_theta", rope.theta},
         {"rope_scaling", rope.kind == "default" ? json() : parameters},
@@ -255,7 +261,7 @@ Result<void> write_weights(const std::filesystem::path& checkpoint, const std::f
     // A map sorts by name; the file keeps the checkpoint's order, which is the model's.
     std::vector<FloatTensor> tensors;
     for (const auto& [name, entry] : file.tensors()) {
-        if (name.starts_with("slot")) continue;
+        if (name.starts_with("slot") && name.find('/') != std::string::npos) continue;
         if (entry.type != TensorType::f32 || reinterpret_cast<std::uintptr_t>(entry.bytes.data()) % alignof(float) != 0)
             return Error{checkpoint.string() + ": tensor " + name + " is not stored as a checkpoint stores it"};
         tensors.push_back({name,

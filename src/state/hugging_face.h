@@ -16,8 +16,8 @@ namespace chaos::state {
 // RoPE scalings, other model types) is refused by name.
 [[nodiscard]] Result<run::Llama> read_llama_config(const std::filesystem::path& folder);
 
-// config.json for a model of this shape. `context` is its longest input.
-[[nodiscard]] std::string llama_config_json(const run::Llama& llama, std::int64_t context);
+// config.json for a model of this shape, with every field resolved.
+[[nodiscard]] std::string llama_config_json(const run::Llama& llama);
 
 // A tokenizer.json in which every byte is a token and its id: what a model trained on bytes uses.
 [[nodiscard]] std::string byte_tokenizer_json();

@@ -11,7 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-// A header is our own or a stranger's: bounded depth, no exception.
 std::optional<std::uint64_t> non_negative(const json& value) {
     if (!value.is_number_unsigned()) return std::nullopt;
     return value.get<std::uint64_t>();
@@ -82,10 +81,10 @@ Result<Safetensors> Safetensors::open(const std::filesystem::path& path) {
     if (header_bytes > max_safetensors_header_bytes || header_bytes > bytes.size() - 8)
         return Error{name + " is not a safetensors file, or is truncated: its header should have " +
                      std::to_string(header_bytes) + " bytes"};
-    file.header_ = bytes.subspan(8, header_bytes);
+    file.header_ = bytes.first(8 + header_bytes);
     file.data_ = bytes.subspan(8 + header_bytes);
 
-    const auto* text = reinterpret_cast<const char*>(file.header_.data());
+    const auto* text = reinterpret_cast<const char*>(file.header_.data()) + 8;
     const json header = json::parse(text, text + header_bytes, nullptr, false);
     if (!header.is_object()) return Error{name + " has a damaged header: it is not a JSON object"};
     for (const auto& [key, value] : header.items()) {

@@ -30,7 +30,7 @@ public:
 
     [[nodiscard]] const std::map<std::string, Entry>& tensors() const { return tensors_; }
     [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
-    // The header's JSON and the bytes behind it, as they are in the file.
+    // The header with its length in front, and the bytes behind it, as they are in the file.
     [[nodiscard]] std::span<const std::byte> header() const { return header_; }
     [[nodiscard]] std::span<const std::byte> data() const { return data_; }
 

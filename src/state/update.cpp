@@ -213,6 +213,8 @@ ResultDigest digest_result(std::span<const float> result, std::uint64_t paramete
         hashes[index] = xxh3(std::as_bytes(block));
     }
     ResultDigest digest;
+    for (const float buffer : result.subspan(parameter_elements))
+        digest.finite_buffers = digest.finite_buffers && std::isfinite(buffer);
     double total = 0.0;
     for (const double sum : sums) total += sum;
     digest.norm = std::sqrt(total);

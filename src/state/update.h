@@ -38,6 +38,7 @@ void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, con
 // of the whole, computed in one pass.
 struct ResultDigest {
     double norm = 0.0;
+    bool finite_buffers = true;
     std::uint64_t hash = 0;
 };
 [[nodiscard]] ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements);

@@ -54,6 +54,17 @@ TEST(Train, PlainOutputPlotAndSample) {
                       HasSubstr("finished after step 40"), HasSubstr("loss by step"), HasSubstr("\naaaa")));
 }
 
+TEST(Train, JsonStaysJsonWithASample) {
+    const TemporaryFolder folder;
+    folder.write("run.toml", text_run("steps = 2\n"));
+    folder.write("text.txt", std::string(6000, 'a'));
+    const Outcome outcome = run_chaos({"train", "run.toml", "--json", "--sample", "\xff"}, folder.path());
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(events_of(outcome.out, "sampled").size(), 1U);
+    folder.write("mlp.toml", mlp_run(""));
+    expect_refused(run_chaos({"train", "mlp.toml", "--sample", "x"}, folder.path()));
+}
+
 TEST(Train, JsonIsOneObjectPerEvent) {
     const TemporaryFolder folder;
     folder.write("run.toml", mlp_run("steps = 7\neval_every = 3\ncheckpoint_every = 4\n"));
@@ -95,6 +106,23 @@ TEST(Train, KeepsTheLastCheckpointsAndTheBest) {
     EXPECT_TRUE(std::filesystem::exists(checkpoint(folder, "8")));
     EXPECT_TRUE(std::filesystem::exists(checkpoint(folder, "10")));
     EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/best.safetensors"));
+}
+
+TEST(Train, TheBestLossIsKeptWhenARunIsLengthened) {
+    const TemporaryFolder folder;
+    const auto losses = [&](const std::string& steps) {
+        folder.write("run.toml", "[optimizer]\nkind = \"sgd\"\nlearning_rate = 0.3\n" +
+                                     mlp_run("eval_every = 0\ncheckpoint_every = 5\nsteps = " + steps + "\n"));
+        const Outcome outcome = run_chaos({"train", "run.toml", "--json"}, folder.path());
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return events_of(outcome.out, "evaluated").at(0);
+    };
+    double best = losses("10")["loss"];
+    for (const char* steps : {"15", "20", "25", "30", "35"}) {
+        const auto event = losses(steps);
+        EXPECT_EQ(event["best"].get<bool>(), event["loss"].get<double>() < best);
+        best = std::min(best, event["loss"].get<double>());
+    }
 }
 
 TEST(Train, CtrlCFinishesTheStepSavesAndExitsWithZero) {

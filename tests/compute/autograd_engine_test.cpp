@@ -81,7 +81,7 @@ TEST(AutogradEngine, PartsAddUpToTheWholeBatch) {
         step(*engine, make_batch(options.sample, 6, 2), {.step = 0, .weight = 0.75F, .first = false});
     EXPECT_LT(relative_difference(expected, copy(engine->result())), 1e-5);
     EXPECT_NEAR(whole.loss, 0.25 * first.loss + 0.75 * second.loss, 1e-5);
-    EXPECT_EQ(whole.correct, first.correct + second.correct);
+    EXPECT_EQ(*whole.correct, *first.correct + *second.correct);
     EXPECT_EQ(whole.targets, 8U);
 }
 

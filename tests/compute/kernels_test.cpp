@@ -131,7 +131,7 @@ TEST(Kernels, CrossEntropyAndItsGradient) {
     std::vector<float> scratch = logits;
     const auto loss = [&](const std::vector<float>& in) {
         std::vector<float> copy = in;
-        return cross_entropy(rows, classes, targets.data(), copy.data(), 0.0F).loss_sum;
+        return cross_entropy(rows, classes, targets.data(), copy.data(), {}).loss_sum;
     };
     double expected = 0.0;
     for (std::size_t row = 0; row < rows; ++row) {
@@ -143,6 +143,12 @@ TEST(Kernels, CrossEntropyAndItsGradient) {
     const auto numeric = numeric_gradient(logits, loss);
     static_cast<void>(cross_entropy(rows, classes, targets.data(), scratch.data(), 0.5F));
     for (std::size_t i = 0; i < scratch.size(); ++i) EXPECT_NEAR(scratch[i], 0.5 * numeric[i], 1e-3);
+}
+
+TEST(Kernels, OfEqualLogitsTheFirstIsTheAnswer) {
+    const std::vector<std::int64_t> targets = {0, 1};
+    std::vector<float> logits(6, 2.0F);
+    EXPECT_EQ(cross_entropy(2, 3, targets.data(), logits.data(), {}).correct, 1U);
 }
 
 TEST(Kernels, EmbedBackwardAddsRepeatedTokens) {

@@ -89,6 +89,13 @@ TEST_P(Llama, PartsOfABatchAddUpToTheWhole) {
     for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(engine->result()[i], expected[i], 1e-6);
 }
 
+TEST_P(Llama, APartOfWeightZeroContributesNothing) {
+    const auto engine = make_llama_engine(small_llama(GetParam()));
+    ASSERT_TRUE(engine->forward_backward(some_batch(4, 1), {}));
+    ASSERT_TRUE(engine->forward_backward(some_batch(4, 1), {0, 0.0F, true}));
+    for (const float value : engine->result()) ASSERT_EQ(value, 0.0F);
+}
+
 TEST_P(Llama, TheSameStepGivesTheSameBits) {
     const auto engine = make_llama_engine(small_llama(GetParam()));
     const auto again = make_llama_engine(small_llama(GetParam()));

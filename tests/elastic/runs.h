@@ -73,11 +73,28 @@ steps = 20
 batch = 2
 )";
 
+// With dropout, so that resuming must also resume its generator.
+inline const std::string torchscript_text = "[model]\npath = \"" CHAOS_SOURCE R"(/tests/compute/attention_pytorch2.pt"
+[data]
+files = "text.txt"
+tokenizer = "letters.json"
+context = 16
+[train]
+steps = 20
+batch = 6
+)";
+inline const char* const torchscript = torchscript_text.c_str();
+
+// A tokenizer whose vocabulary is small enough for the file above.
+inline constexpr const char* letters_tokenizer = R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3,
+  "e": 4, "f": 5, "g": 6}, "merges": []}})";
+
 // A run whose text data, if it asks for any, is 3,000 random letters.
 inline run::Run parse(const test::TemporaryFolder& folder, const std::string& text) {
     std::string corpus;
     for (std::uint64_t i = 0; i < 3000; ++i) corpus += static_cast<char>('a' + random_bits(1, 1, i) % 7);
     folder.write("text.txt", corpus);
+    folder.write("letters.json", letters_tokenizer);
     auto run = run::parse_run(text, "run.toml", folder.path());
     EXPECT_TRUE(run) << run.error().message;
     run->train.threads = 2;

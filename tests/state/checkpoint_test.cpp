@@ -134,6 +134,13 @@ TEST(Checkpoint, ADiskThatIsFullLosesNothing) {
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(CheckpointFolder, ThatCannotBeListedIsNotAnEmptyFolder) {
+    const TemporaryFolder folder;
+    const CheckpointFolder missing{folder / "none"};
+    ASSERT_FALSE(missing.steps());
+    EXPECT_THAT(missing.steps().error().message, HasSubstr("cannot list the folder"));
+}
+
 TEST(CheckpointFolder, KeepsTheNewestAndTheBest) {
     const TemporaryFolder folder;
     const Example example;
@@ -141,9 +148,9 @@ TEST(CheckpointFolder, KeepsTheNewestAndTheBest) {
     for (const std::uint64_t step : {5ULL, 10ULL, 15ULL}) ASSERT_TRUE(example.save(checkpoints.path_of(step)));
     ASSERT_TRUE(checkpoints.mark_best(5));
     folder.write("step-000000000020.safetensors.tmp-99", "left by a crash");
-    EXPECT_THAT(checkpoints.steps(), ElementsAre(5, 10, 15));
-    checkpoints.prune(2);
-    EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 15));
+    EXPECT_THAT(*checkpoints.steps(), ElementsAre(5, 10, 15));
+    ASSERT_TRUE(checkpoints.prune(2));
+    EXPECT_THAT(*checkpoints.steps(), ElementsAre(10, 15));
     EXPECT_TRUE(open_checkpoint(checkpoints.best()));
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 3);
 }

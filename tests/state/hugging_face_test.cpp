@@ -39,8 +39,9 @@ TEST(HuggingFace, ConfigComesBackAsWritten) {
     llama.norm_epsilon = 1e-6;
     llama.rope = {"llama3", 500000.0, 8.0, 1.5, 3.5, 64};
     llama.bos_token = 7;
+    llama.max_context = 512;
     const TemporaryFolder folder;
-    folder.write("config.json", llama_config_json(llama, 512));
+    folder.write("config.json", llama_config_json(llama));
     const auto read = read_llama_config(folder.path());
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(read->vocab, 300);

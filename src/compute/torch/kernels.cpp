@@ -144,7 +144,7 @@ void rope(const RopeTable& table, std::int64_t rows, std::int64_t positions, std
 }
 
 RowLosses cross_entropy(std::int64_t rows, std::int64_t classes, const std::int64_t* targets, float* logits,
-                        float scale) {
+                        std::optional<float> scale) {
     std::vector<double> losses(static_cast<std::size_t>(rows));
     std::uint64_t correct = 0;
 #pragma omp parallel for schedule(static) reduction(+ : correct)
@@ -155,10 +155,11 @@ RowLosses cross_entropy(std::int64_t rows, std::int64_t classes, const std::int6
         const RowSoftmax softmax = softmax_row(classes, values);
         losses[static_cast<std::size_t>(row)] =
             std::log(static_cast<double>(softmax.sum)) + static_cast<double>(softmax.largest) - wanted;
-        correct += wanted == softmax.largest ? 1 : 0;
-        if (scale != 0.0F) {
-            scale_row(classes, scale / softmax.sum, values);
-            values[target] -= scale;
+        const bool earlier_tie = std::find(values, values + target, 1.0F) != values + target;  // e^0: the largest
+        correct += wanted == softmax.largest && !earlier_tie ? 1 : 0;
+        if (scale) {
+            scale_row(classes, *scale / softmax.sum, values);
+            values[target] -= *scale;
         }
     }
     RowLosses result;

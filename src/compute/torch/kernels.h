@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,10 +38,10 @@ struct RowLosses {
     double loss_sum = 0.0;
     std::uint64_t correct = 0;
 };
-// Softmax cross-entropy of logits[rows x classes] against targets. With `scale` not 0, logits become their gradient
-// times scale.
+// Softmax cross-entropy of logits[rows x classes] against targets, which spoils the logits: with a scale they become
+// their gradient times it. Among equal largest logits the first is the answer.
 [[nodiscard]] RowLosses cross_entropy(std::int64_t rows, std::int64_t classes, const std::int64_t* targets,
-                                      float* logits, float scale);
+                                      float* logits, std::optional<float> scale);
 
 void embed(std::span<const std::int64_t> tokens, std::int64_t width, const float* table, float* x);
 // table_gradient[token] += gradient of its row, in the order of the rows.

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 namespace chaos::compute {
 namespace {
@@ -135,7 +136,7 @@ public:
     Result<Measure> evaluate(const data::Batch& batch) override {
         return guarded(threads_, [&]() -> Result<Measure> {
             forward(batch);
-            return head(batch, 0.0F, false);
+            return head(batch, std::nullopt, false);
         });
     }
 
@@ -254,9 +255,10 @@ private:
     }
 
     // Loss over all rows; with a weight, also the gradients of the head and of its input.
-    Measure head(const data::Batch& batch, float part_weight, bool first) {
+    Measure head(const data::Batch& batch, std::optional<float> part_weight, bool first) {
         RowLosses total;
-        const float scale = part_weight / static_cast<float>(work_.rows);
+        std::optional<float> scale;
+        if (part_weight) scale = *part_weight / static_cast<float>(work_.rows);
         for (std::int64_t begin = 0; begin < work_.rows; begin += head_rows) {
             const std::int64_t count = std::min(head_rows, work_.rows - begin);
             head_logits(begin, count, work_.logits);
@@ -264,7 +266,7 @@ private:
                 cross_entropy(count, model_.vocab, batch.targets.data() + begin, work_.logits, scale);
             total.loss_sum += rows.loss_sum;
             total.correct += rows.correct;
-            if (scale == 0.0F) continue;
+            if (!scale) continue;
             const std::int64_t at = begin * model_.width;
             gemm(count, model_.width, model_.vocab, 1.0F, {work_.logits, model_.vocab},
                  {weight(offsets_.head), model_.width}, 0.0F, work_.gradient_normed + at, model_.width);

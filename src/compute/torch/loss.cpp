@@ -33,8 +33,8 @@ torch::Tensor mean_loss(Loss loss, const torch::Tensor& output, const torch::Ten
     return output;
 }
 
-std::uint64_t count_correct(Loss loss, const torch::Tensor& output, const torch::Tensor& target) {
-    if (!has_classes(loss)) return 0;
+std::optional<std::uint64_t> count_correct(Loss loss, const torch::Tensor& output, const torch::Tensor& target) {
+    if (!has_classes(loss)) return std::nullopt;
     const torch::NoGradGuard no_gradient;
     return static_cast<std::uint64_t>(output.argmax(-1).eq(target).sum().item<std::int64_t>());
 }

@@ -21,7 +21,8 @@ enum class Loss {
 // The mean over all targets: a scalar.
 [[nodiscard]] torch::Tensor mean_loss(Loss loss, const torch::Tensor& output, const torch::Tensor& target);
 
-// Targets that the model's answer is equal to; 0 where the loss has no classes.
-[[nodiscard]] std::uint64_t count_correct(Loss loss, const torch::Tensor& output, const torch::Tensor& target);
+// Targets that the model's answer is equal to; nothing where the loss has no classes.
+[[nodiscard]] std::optional<std::uint64_t> count_correct(Loss loss, const torch::Tensor& output,
+                                                         const torch::Tensor& target);
 
 }  // namespace chaos::compute

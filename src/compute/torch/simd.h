@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#if defined(__x86_64__) && !defined(CHAOS_NO_CLONES)
+#if defined(__x86_64__)
 #define CHAOS_SIMD [[gnu::target_clones("avx512f", "avx2", "default")]]
 #else
 #define CHAOS_SIMD
