@@ -1,0 +1,227 @@
+// The way in, and links between members. A newcomer asks any member, agrees on links with several, shows their consents
+// to one of them, who asks the cluster for a view that lists it:
+//
+//   newcomer                     any member             candidates
+//      | ── Ask ──────────────────► |                        |
+//      | ◄── Answer (candidates) ── |                        |
+//      | ── LinkOffer ───────────────────────────────────────► |      each decides by its own policy
+//      | ◄── LinkConsent (signed) ────────────────────────── |
+//      | ── Request join (consents) ► | ── flooded ──► ...
+//      | ◄── History: the view that lists it
+#include "cluster/state.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+
+MemberInfo Member::State::info() const {
+    MemberInfo info;
+    info.id = identity.member;
+    info.institution = identity.institution;
+    info.speed = identity.speed;
+    info.address = identity.address;
+    return info;
+}
+
+void Member::State::start_joining(std::vector<Candidate> contacts) {
+    role = Role::joining;
+    join = {};
+    join.contacts = std::move(contacts);
+    join.dial_at = now;
+    continue_joining();
+}
+
+void Member::State::continue_joining() {
+    // A node that came back dials the members it knew, and those it was told of.
+    if (role == Role::returning && join.contacts.empty())
+        for (const MemberInfo& member : tip().members)
+            if (member.id.node != self()) join.contacts.push_back({.node = member.id.node, .address = member.address});
+    if (now >= join.dial_at && !join.contacts.empty()) {
+        join.dial_at = now + options.resend;
+        // Several at once: any of them may be the one that is up.
+        constexpr std::size_t dialled_at_once = 4;
+        for (std::size_t i = 0; i < std::min(dialled_at_once, join.contacts.size()); ++i) {
+            const Candidate& contact = join.contacts[join.next_contact++ % join.contacts.size()];
+            if (!join.sponsor) dial(contact.node, contact.address);
+        }
+    }
+    if (role != Role::joining) return;
+
+    if (now >= join.give_up_at) {
+        // Whoever welcomed us is gone, or the links were: begin again.
+        std::vector<Candidate> contacts = std::move(join.contacts);
+        const std::size_t next = join.next_contact;
+        join = {};
+        join.contacts = std::move(contacts);
+        join.next_contact = next;
+        join.dial_at = now;
+    }
+    if (!join.sponsor) {
+        if (join.asked_at != 0 && now - join.asked_at < options.resend) return;
+        for (const auto& [peer, connection] : connections) {
+            if (!connection.greeted || connection.role != Role::active) continue;
+            join.asked_at = now;
+            send(peer, make_message(Ask{.member = identity.member,
+                                        .run = identity.run,
+                                        .institution = identity.institution,
+                                        .speed = identity.speed,
+                                        .address = identity.address}));
+        }
+        return;
+    }
+    for (const Candidate& candidate : join.candidates) {
+        if (join.offered.size() >= options.links_wanted) break;
+        const auto at = connections.find(candidate.node);
+        if (at == connections.end()) {
+            dial(candidate.node, candidate.address);
+        } else if (at->second.greeted && join.offered.insert(candidate.node).second) {
+            send(candidate.node, make_message(LinkOffer{identity.member}));
+        }
+    }
+    const bool enough = join.consents.size() >= options.links_wanted || now >= join.offers_until;
+    if (join.consents.empty() || !enough || now < join.request_at) return;
+    join.request_at = now + options.resend;
+    Request request;
+    request.kind = RequestKind::join;
+    request.subject = identity.member;
+    request.info = info();
+    for (const auto& [peer, consent] : join.consents) {
+        request.consents.push_back(consent);
+        if (const auto at = connections.find(peer); at != connections.end())
+            request.claims.push_back({.id = link_between(self(), peer), .figures = measured(peer, at->second)});
+    }
+    const MessagePtr message = make_signed(std::move(request), identity.member, ++join.attempt, signer);
+    // To whoever consented: any of them can speak for us. And who knows whether we are in already?
+    for (const auto& [peer, consent] : join.consents) {
+        if (!connections.contains(peer)) continue;
+        send(peer, message);
+        if (join.attempt > 1) send(peer, make_message(CatchUp{}));
+        if (join.attempt % 4 != 0) break;
+    }
+}
+
+void Member::State::on_ask(NodeId from, const Ask& ask) {
+    Answer reply;
+    if (role != Role::active || !tip().has(identity.member)) {
+        reply.refusal = "this node is not an active member itself; ask another";
+    } else if (ask.member.node != from) {
+        ++counters.forged;
+        return;
+    } else if (ask.run != tip().run) {
+        reply.refusal = "this cluster trains another run";
+    } else if (!tip().institution_in(ask.institution)) {
+        reply.refusal = "its institution is not in the cluster";
+    } else if (std::ranges::binary_search(tip().revoked, from)) {
+        reply.refusal = "this node was revoked";
+    } else if (const MemberInfo* known = tip().find(from); known != nullptr && known->id != ask.member) {
+        reply.refusal = "this key is a member already, by another life that has not been missed yet";
+    }
+    if (!reply.refusal.empty()) {
+        ++counters.refused;
+        send(from, make_message(std::move(reply)));
+        return;
+    }
+    if (tip().has(ask.member)) return send(from, make_message(line.whole(applied)));
+    connections.at(from).role = Role::joining;
+    // Those with few links first; ties in an order that differs from newcomer to newcomer.
+    std::vector<std::tuple<std::size_t, std::uint64_t, const MemberInfo*>> order;
+    for (const MemberInfo& member : tip().members) {
+        if (member.standing != Standing::active) continue;
+        const std::size_t degree = tip().degree(member.id.node);
+        if (degree >= options.links_allowed) continue;
+        const std::uint64_t spread_out = (member.id.node.low ^ from.low) * 0x9e3779b97f4a7c15U;
+        order.emplace_back(degree, spread_out, &member);
+    }
+    std::ranges::sort(order);
+    constexpr std::size_t candidates_told = 12;
+    for (const auto& [degree, tie, member] : order) {
+        if (reply.candidates.size() == candidates_told) break;
+        reply.candidates.push_back({.node = member->id.node, .address = member->address});
+    }
+    send(from, make_message(std::move(reply)));
+}
+
+void Member::State::on_answer(NodeId from, const Answer& answer) {
+    if (role != Role::joining || join.sponsor) return;
+    if (!answer.refusal.empty()) {
+        if (refusal != answer.refusal) note("was refused by " + brief(from) + ": " + answer.refusal);
+        refusal = answer.refusal;
+        return;
+    }
+    refusal.clear();
+    join.sponsor = from;
+    join.candidates = answer.candidates;
+    join.offers_until = now + 2 * options.resend;
+    join.give_up_at = now + 20 * options.resend;
+    continue_joining();
+}
+
+void Member::State::on_offer(NodeId from, const LinkOffer& offer) {
+    if (offer.from.node != from) {
+        ++counters.forged;
+        return;
+    }
+    LinkConsent consent;
+    consent.offerer = offer.from;
+    if (role != Role::active || !tip().has(identity.member)) {
+        consent.refusal = "not an active member";
+    } else if (tip().degree(self()) >= options.links_allowed) {
+        consent.refusal = "it has as many links as it wants";
+    }
+    if (!consent.refusal.empty()) ++counters.refused;
+    send(from, make_signed(std::move(consent), identity.member, 0, signer));
+}
+
+void Member::State::on_consent(NodeId from, const LinkConsent& consent, const Message& message) {
+    if (consent.stamp.author.node != from || consent.offerer != identity.member || !signature_fits(message, signer)) {
+        ++counters.forged;
+        return;
+    }
+    if (!consent.refusal.empty()) {
+        note(brief(from) + " declined a link: " + consent.refusal);
+        wanted_links.erase(from);
+        join.offered.erase(from);
+        std::erase_if(join.candidates, [&](const Candidate& candidate) { return candidate.node == from; });
+        return;
+    }
+    if (role == Role::joining) {
+        join.consents[from] = consent;
+        continue_joining();
+    } else if (role == Role::active && wanted_links.contains(from)) {
+        Request request;
+        request.kind = RequestKind::connect;
+        request.link = link_between(self(), from);
+        request.consents.push_back(consent);
+        request.figures = measured(from, connections.at(from));
+        ask_for(std::move(request));
+    }
+}
+
+// A newcomer shows its consents: speak for it.
+void Member::State::on_join_request(NodeId from, const Request& request) {
+    if (request.subject.node != from || request.stamp.author != request.subject || role != Role::active) {
+        ++counters.refused;
+        return;
+    }
+    connections.at(from).role = Role::joining;
+    const Fitness fit = fitness(tip(), request, &signer);
+    if (fit.kind == Fitness::Kind::done) return send(from, make_message(line.whole(applied)));
+    if (fit.kind == Fitness::Kind::refused) {
+        ++counters.refused;
+        return send(from, make_message(Answer{.refusal = fit.why, .candidates = {}}));
+    }
+    if (!pending.contains(key_of(request))) ask_for(request);
+}
+
+void Member::State::want_link(NodeId peer) {
+    if (role != Role::active || peer == self()) return;
+    const MemberInfo* member = tip().find(peer);
+    if (member == nullptr) return note("no link to " + brief(peer) + ": it is not a member");
+    if (tip().find(link_between(self(), peer)) != nullptr) return;
+    wanted_links[peer] = now + 8 * options.resend;
+    const auto at = connections.find(peer);
+    if (at == connections.end()) return dial(peer, member->address);
+    if (at->second.greeted) send(peer, make_message(LinkOffer{identity.member}));
+}
+
+}  // namespace chaos::cluster

@@ -1,0 +1,130 @@
+#include "cluster/line.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+namespace {
+
+constexpr std::size_t views_kept = 64;
+constexpr std::size_t ancestors_kept = 4096;
+
+Ancestor ancestor_of(const View& view) {
+    return {.view = view.name, .epoch = view.epoch, .fork = view.fork};
+}
+
+}  // namespace
+
+ViewPtr ViewCache::find(const Name& name) const {
+    const auto at = views_.find(name);
+    return at == views_.end() ? nullptr : at->second.lock();
+}
+
+void ViewCache::add(const ViewPtr& view) {
+    views_[view->name] = view;
+    if (views_.size() % 1024 == 0) std::erase_if(views_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+void Line::begin(ViewPtr view, std::vector<Ancestor> ancestors) {
+    clear();
+    // Only an unbroken chain that ends at this view's parent is worth anything.
+    bool chained = !ancestors.empty() && ancestors.back().view == view->parent;
+    for (std::size_t i = 0; chained && i < ancestors.size(); ++i)
+        chained = ancestors[i].epoch + (ancestors.size() - i) == view->epoch;
+    if (chained) ancestors_ = std::move(ancestors);
+    ancestors_.push_back(ancestor_of(*view));
+    views_.push_back(std::move(view));
+}
+
+void Line::append(ViewPtr view, Decide decision) {
+    CHAOS_ASSERT(!views_.empty() && view->parent == tip()->name);
+    ancestors_.push_back(ancestor_of(*view));
+    if (ancestors_.size() > 2 * ancestors_kept) ancestors_.erase(ancestors_.begin(), ancestors_.end() - ancestors_kept);
+    views_.push_back(std::move(view));
+    decisions_.push_back(std::move(decision));
+    if (views_.size() > views_kept) views_.pop_front();
+    while (decisions_.size() >= views_.size()) decisions_.pop_front();
+}
+
+void Line::clear() {
+    views_.clear();
+    decisions_.clear();
+    ancestors_.clear();
+}
+
+ViewPtr Line::governing(std::uint64_t step) const {
+    for (auto view = views_.rbegin(); view != views_.rend(); ++view)
+        if ((*view)->first_step <= step) return *view;
+    return nullptr;
+}
+
+const Ancestor* Line::at(std::uint64_t epoch) const {
+    if (ancestors_.empty() || epoch < ancestors_.front().epoch || epoch > ancestors_.back().epoch) return nullptr;
+    return &ancestors_[epoch - ancestors_.front().epoch];
+}
+
+bool Line::contains(const Name& view, std::uint64_t epoch) const {
+    const Ancestor* ancestor = at(epoch);
+    return ancestor != nullptr && ancestor->view == view;
+}
+
+std::optional<std::vector<Decide>> Line::since(const Name& view, std::uint64_t epoch, std::size_t limit) const {
+    if (!contains(view, epoch)) return std::nullopt;
+    const std::uint64_t missing = tip()->epoch - epoch;
+    if (missing > decisions_.size()) return std::nullopt;
+    const auto first = decisions_.end() - static_cast<std::ptrdiff_t>(missing);
+    return std::vector<Decide>(first, first + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(missing, limit)));
+}
+
+History Line::whole(std::uint64_t step) const {
+    // A base from which every later decision is known: the governing view, or the oldest that is left.
+    std::size_t base = views_.size() - 1;
+    while (base > views_.size() - 1 - decisions_.size() && views_[base]->first_step > step) --base;
+    History history;
+    history.view = encode(*views_[base]);
+    const std::size_t following = views_.size() - 1 - base;
+    history.decisions.assign(decisions_.end() - static_cast<std::ptrdiff_t>(following), decisions_.end());
+    const std::uint64_t before = views_[base]->epoch;
+    for (const Ancestor& ancestor : ancestors_)
+        if (ancestor.epoch < before && ancestor.epoch + ancestors_kept / 2 >= before)
+            history.ancestors.push_back(ancestor);
+    return history;
+}
+
+Line::Meeting Line::meet(const LineSummary& theirs) const {
+    if (empty() || theirs.ancestors.empty()) return {.outcome = Meet::strangers};
+    if (theirs.founder != tip()->founder) return {.outcome = Meet::strangers};
+    const Ancestor& their_tip = theirs.ancestors.back();
+    if (contains(their_tip.view, their_tip.epoch)) return {.outcome = Meet::same};
+    // The last common view, and what each side made of it.
+    for (std::size_t i = theirs.ancestors.size(); i-- > 0;) {
+        const Ancestor& common = theirs.ancestors[i];
+        if (!contains(common.view, common.epoch)) continue;
+        const Ancestor& their_child = theirs.ancestors[i + 1];
+        const Ancestor* our_child = at(common.epoch + 1);
+        if (our_child == nullptr) return {.outcome = Meet::behind, .their_child = their_child.view};
+        Meeting meeting{.outcome = Meet::win, .their_child = their_child.view, .our_child = our_child->view};
+        if (our_child->fork != their_child.fork) {
+            meeting.outcome = our_child->fork ? Meet::lose : Meet::win;
+            return meeting;
+        }
+        const auto frozen = [](const std::vector<cluster::Meeting>& meetings, const Name& other) {
+            const auto entry = std::ranges::find(meetings, other, &cluster::Meeting::other);
+            return entry == meetings.end() ? std::nullopt : std::optional(entry->samples);
+        };
+        const auto our_samples = frozen(tip()->meetings, their_child.view);
+        const auto their_samples = frozen(theirs.meetings, our_child->view);
+        if (!our_samples) {
+            meeting.outcome = Meet::must_freeze;
+        } else if (!their_samples) {
+            meeting.outcome = Meet::other_freezes;
+        } else if (*our_samples != *their_samples) {
+            meeting.outcome = *our_samples > *their_samples ? Meet::win : Meet::lose;
+        } else {
+            meeting.outcome = our_child->view < their_child.view ? Meet::win : Meet::lose;
+        }
+        return meeting;
+    }
+    return {.outcome = Meet::strangers};
+}
+
+}  // namespace chaos::cluster

@@ -1,0 +1,368 @@
+#include "cluster/member.h"
+
+#include "base/planted.h"
+#include "cluster/state.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+
+Member::Member(const Options& options, const Identity& identity, const Signer& signer, std::optional<DiskRecord> record,
+               std::optional<Checkpoint> checkpoint, Nanoseconds now)
+    : state_(std::make_unique<State>(options, identity, signer)) {
+    State& state = *state_;
+    state.now = state.ticked_at = state.beat_at = now;
+    state.checkpoint = checkpoint;
+    if (checkpoint) state.applied = state.stable = checkpoint->applied;
+    if (!record || !record->view) return;
+    // An earlier life of this node had a seat. Its vote is on disk, so the seat may still vote.
+    state.line.begin(record->view, std::move(record->ancestors));
+    if (!CHAOS_PLANTED(restarted_voter_forgets)) {
+        state.acceptor = {.promised = record->promised, .accepted = std::move(record->accepted)};
+        state.highest_round = state.acceptor.promised.round;
+    }
+    state.role = Role::returning;
+}
+
+Member::~Member() = default;
+Member::Member(Member&&) noexcept = default;
+
+Actions Member::step(const Event& event, Nanoseconds now) {
+    State& state = *state_;
+    CHAOS_ASSERT(now >= state.now);
+    state.now = now;
+    state.actions.clear();
+    if (state.gone) return {};
+    state.excuse_lateness();
+    std::visit(
+        [&](const auto& what) {
+            using T = std::decay_t<decltype(what)>;
+            if constexpr (std::is_same_v<T, LinkUp>) {
+                state.on_link_up(what.peer);
+            } else if constexpr (std::is_same_v<T, LinkClosed>) {
+                state.on_link_closed(what.peer);
+            } else if constexpr (std::is_same_v<T, DialFailed>) {
+                state.dialling.erase(what.peer);
+            } else if constexpr (std::is_same_v<T, ReceivedGarbage>) {
+                ++state.counters.malformed;
+            } else if constexpr (std::is_same_v<T, Received>) {
+                const auto connection = state.connections.find(what.from);
+                if (connection == state.connections.end()) {
+                    ++state.counters.stale;
+                    return;
+                }
+                connection->second.last_heard = now;
+                const MessagePtr& message = what.message;
+                std::visit(
+                    [&](const auto& body) {
+                        using B = std::decay_t<decltype(body)>;
+                        if constexpr (std::is_same_v<B, Hello>) {
+                            state.on_hello(what.from, body);
+                        } else if constexpr (std::is_same_v<B, Heartbeat>) {
+                            state.on_heartbeat(what.from, body);
+                        } else if constexpr (std::is_same_v<B, Bye>) {
+                            connection->second.said_bye = true;
+                        } else if constexpr (std::is_same_v<B, Ask>) {
+                            state.on_ask(what.from, body);
+                        } else if constexpr (std::is_same_v<B, Answer>) {
+                            state.on_answer(what.from, body);
+                        } else if constexpr (std::is_same_v<B, LinkOffer>) {
+                            state.on_offer(what.from, body);
+                        } else if constexpr (std::is_same_v<B, LinkConsent>) {
+                            state.on_consent(what.from, body, *message);
+                        } else if constexpr (std::is_same_v<B, CatchUp>) {
+                            state.on_catch_up(what.from, body);
+                        } else if constexpr (std::is_same_v<B, History>) {
+                            state.on_history(what.from, body);
+                        } else if constexpr (std::is_same_v<B, LineSummary>) {
+                            state.on_summary(what.from, body, message);
+                        } else if constexpr (std::is_same_v<B, Promise> || std::is_same_v<B, Accepted>) {
+                            state.on_routed(message);
+                        } else {
+                            state.on_flooded(what.from, message);
+                        }
+                    },
+                    message->body);
+            } else if constexpr (std::is_same_v<T, Applied>) {
+                state.on_applied(what);
+            } else if constexpr (std::is_same_v<T, Synced>) {
+                state.on_synced(what);
+            } else if constexpr (std::is_same_v<T, Measured>) {
+                if (const auto at = state.connections.find(what.peer); at != state.connections.end())
+                    at->second.rate = what.rate;
+            } else if constexpr (std::is_same_v<T, FoundCommand>) {
+                if (state.role != Role::outside) return state.note("cannot found a cluster: this node has one already");
+                Founding founding = what.founding;
+                founding.founder = state.info();
+                state.line.begin(found(founding), {});
+                state.role = Role::active;
+                state.act(Adopted{state.line.tip()});
+                state.persist();
+                state.maybe_start_step();
+            } else if constexpr (std::is_same_v<T, JoinCommand>) {
+                if (state.role == Role::outside) state.start_joining(what.contacts);
+                if (state.role == Role::returning) state.join.contacts = what.contacts;
+            } else if constexpr (std::is_same_v<T, LeaveCommand>) {
+                state.leaving = true;
+                if (state.role == Role::active || state.role == Role::syncing) {
+                    Request request;
+                    request.kind = RequestKind::leave;
+                    request.subject = state.identity.member;
+                    state.ask_for(std::move(request));
+                } else {
+                    state.finish_leaving();
+                }
+            } else if constexpr (std::is_same_v<T, ConnectCommand>) {
+                state.want_link(what.peer);
+            } else if constexpr (std::is_same_v<T, DisconnectCommand>) {
+                Request request;
+                request.kind = RequestKind::disconnect;
+                request.link = link_between(state.self(), what.peer);
+                state.ask_for(std::move(request));
+            } else if constexpr (std::is_same_v<T, InstitutionCommand>) {
+                Request request;
+                request.kind = what.kind;
+                request.name = what.root;
+                request.subject.node = what.node;
+                state.ask_for(std::move(request));
+            }
+        },
+        event);
+    if (!state.gone) state.tick();
+    return std::move(state.actions);
+}
+
+Nanoseconds Member::wake_at() const {
+    const State& state = *state_;
+    Nanoseconds at = std::min(state.beat_at, state.propose_at);
+    if (state.proposal) at = std::min(at, state.proposal->resend_at);
+    return at;
+}
+
+Role Member::role() const {
+    return state_->role;
+}
+MemberId Member::id() const {
+    return state_->identity.member;
+}
+ViewPtr Member::view() const {
+    return state_->line.empty() ? nullptr : state_->line.tip();
+}
+ViewPtr Member::governing(std::uint64_t step) const {
+    return state_->line.governing(step);
+}
+std::uint64_t Member::applied() const {
+    return state_->applied;
+}
+std::uint64_t Member::stable() const {
+    return state_->stable;
+}
+const Counters& Member::counters() const {
+    return state_->counters;
+}
+
+std::string Member::why() const {
+    const State& state = *state_;
+    switch (state.role) {
+        case Role::outside:
+            return "this node has no cluster; found one or join one";
+        case Role::joining:
+            if (!state.refusal.empty()) return "was refused: " + state.refusal + "; goes on asking";
+            return "asks to be let in";
+        case Role::syncing:
+            return "pulls the state from its neighbours";
+        case Role::returning:
+            return "came back from a restart; looks for the others of view " + brief(state.tip().name);
+        case Role::active:
+            break;
+    }
+    if (state.without_quorum_since != never)
+        return "too few members of view " + brief(state.tip().name) + " are reached to decide anything";
+    if (state.stopped) return "a step was interrupted; waits for its settlement";
+    if (state.taking) return "takes the result of a settled step";
+    if (state.leaving) return "leaves as soon as the others go on without it";
+    return "trains step " + std::to_string(state.applied);
+}
+
+// ---- State: time and training
+
+// Whatever was late on our side says nothing about others: they may have spoken all the while.
+void Member::State::excuse_lateness() {
+    const Nanoseconds late = now - ticked_at - options.heartbeat;
+    if (late <= options.heartbeat) return;
+    for (auto& [peer, connection] : connections) connection.last_heard = now;
+    for (auto& [peer, since] : missing_since) since = now;
+    if (without_quorum_since != never) without_quorum_since += late;
+    if (proposal) proposal->deadline += late;
+    ticked_at = now;
+}
+
+void Member::State::tick() {
+    if (now >= beat_at) {
+        beat_at = now + options.heartbeat;
+        ticked_at = now;
+        detect();
+        send_heartbeats();
+        keep_connections();
+        repeat_own();
+        if (role == Role::joining || role == Role::returning) continue_joining();
+        if (role == Role::active) repair_overlay();
+        if (leaving) finish_leaving();
+        consider_proposing();
+    }
+    if (proposal && now >= proposal->resend_at) repeat_proposal();
+    if (now >= propose_at) {
+        propose_at = never;
+        propose();
+    }
+}
+
+bool Member::State::votes() const {
+    if (line.empty()) return false;
+    if (role == Role::active) return tip().has(identity.member) && tip().is_active(self());
+    return role == Role::returning && tip().is_active(self());
+}
+
+Nanoseconds Member::State::spread() const {
+    // How long a flood takes to reach everybody. Exact where that is cheap, else a guess by the size of the overlay.
+    constexpr std::size_t exact_members = 128;
+    const View& view = tip();
+    if (view.members.size() <= exact_members) return std::max<Nanoseconds>(eccentricity(view, self()), millisecond);
+    std::uint32_t slowest = 1000;
+    for (const LinkInfo& link : view.links) slowest = std::max(slowest, link.figures.delay_us);
+    Nanoseconds hops = 2;
+    for (std::size_t reached = 1; reached < view.members.size(); reached *= 3) ++hops;
+    return hops * slowest * 1000;
+}
+
+void Member::State::maybe_start_step() {
+    if (role != Role::active || stopped || taking) return;
+    const ViewPtr governing = line.governing(applied);
+    if (!governing) return;
+    if (!governing->has(identity.member) || !governing->is_active(self())) {
+        // Its last step is done. A leaver still waits until the others have gone on without it.
+        if (governing->epoch == tip().epoch && !tip().has(identity.member)) {
+            running_view = {};
+            if (leaving) return finish_leaving();
+            const bool final = std::ranges::binary_search(tip().revoked, self());
+            exclude("view " + brief(tip().name) + " goes on without this node", final);
+        }
+        return;
+    }
+    if (governing->first_step > applied) return;
+    const MemberInfo* me = governing->find(self());
+    if (me->first_step > applied) return;  // results up to its first step are still on their way
+    // Having voted for a change from this step on, it contributes to it under the next view only.
+    if (!CHAOS_PLANTED(promise_not_kept) && acceptor.accepted && acceptor.accepted->delta.first_step <= applied &&
+        !acceptor.accepted->delta.settlement)
+        return;
+    if (running_view == governing->name) return;
+    running_view = governing->name;
+    started = std::max(started, applied + 1);
+    step_began_at = now;
+    act(StartStep{.step = applied, .view = governing});
+}
+
+void Member::State::on_applied(const Applied& event) {
+    if (role == Role::syncing || (role == Role::active && running_view == Name{} && !taking)) {
+        // A joiner follows, or a newly active one takes what is between its state and its first step.
+        applied = std::max(applied, event.step + 1);
+        stable = std::max(stable, event.step);
+        maybe_start_step();
+        return;
+    }
+    if (role != Role::active || event.step != applied) return;
+    CHAOS_ASSERT(taking || !stopped);
+    if (!taking && step_began_at > 0) {
+        const Nanoseconds took = now - step_began_at;
+        step_time = step_time == 0 ? took : (3 * step_time + took) / 4;
+    }
+    ++applied;
+    stable = std::max(stable, event.step);
+    taking = false;
+    running_view = {};
+    maybe_start_step();
+}
+
+void Member::State::on_synced(const Synced& event) {
+    if (role != Role::syncing) return;
+    applied = event.applied;
+    stable = event.applied;
+    started = event.applied;
+    Request request;
+    request.kind = RequestKind::activate;
+    request.subject = identity.member;
+    request.name = event.root;
+    request.value = event.applied;
+    ask_for(std::move(request));
+}
+
+void Member::State::finish_leaving() {
+    bool done = role != Role::active && role != Role::syncing;
+    if (!line.empty() && !done && !tip().has(identity.member)) {
+        // Step first_step was completed without us: everybody has what we could have given.
+        done = role == Role::syncing || connections.empty();
+        for (const auto& [peer, connection] : connections)
+            if (connection.applied > tip().first_step && line.contains(connection.view, connection.epoch)) done = true;
+    }
+    if (!done) return;
+    while (!connections.empty()) drop(connections.begin()->first, "left the cluster");
+    gone = true;
+    role = Role::outside;
+    act(Left{});
+}
+
+void Member::State::exclude(const std::string& why, bool final) {
+    std::vector<Candidate> contacts;
+    if (!line.empty())
+        for (const MemberInfo& member : tip().members)
+            if (member.id.node != self()) contacts.push_back({.node = member.id.node, .address = member.address});
+    if (running_view != Name{} && !stopped) act(StopStep{});
+    act(Excluded{.why = why, .final = final});
+    running_view = {};
+    stopped = taking = false;
+    proposal.reset();
+    acceptor = {};
+    round_zero_used = false;
+    highest_round = 0;
+    propose_at = without_quorum_since = never;
+    pending.clear();
+    pending_since.clear();
+    own.clear();
+    early.clear();
+    votes_seen.clear();
+    accepts_seen.clear();
+    missing_since.clear();
+    wanted_links.clear();
+    line.clear();
+    if (final || leaving) {
+        while (!connections.empty()) drop(connections.begin()->first, why);
+        gone = true;
+        role = Role::outside;
+        if (leaving) act(Left{});
+        return;
+    }
+    ++identity.member.incarnation;
+    role = Role::joining;
+    // Others must hear of the new life before anything else.
+    for (const auto& [peer, connection] : connections) send(peer, hello());
+    start_joining(std::move(contacts));
+}
+
+bool Seen::add(std::uint64_t hash, NodeId from) {
+    constexpr std::size_t kept = 4096;
+    if (!from_.emplace(hash, from).second) return false;
+    order_.push_back(hash);
+    if (order_.size() > kept) {
+        from_.erase(order_.front());
+        order_.pop_front();
+    }
+    return true;
+}
+
+const NodeId* Seen::upstream(std::uint64_t hash) const {
+    const auto at = from_.find(hash);
+    return at == from_.end() ? nullptr : &at->second;
+}
+
+}  // namespace chaos::cluster

@@ -1,0 +1,213 @@
+// cluster/ is how peers agree, with nobody in charge, on who is here, which links exist and from which step that
+// holds. It is pure: an event and the time go in, actions come out. No sockets, clocks, threads or randomness of its
+// own; the live node and the simulator drive this very code. docs/protocol.md is its specification.
+//
+// Read in this order: id.h, view.h (what is agreed), message.h (what is said), line.h (chains of views),
+// compose.h (which view follows from which events), member.h (this file: everything a node does). Callers need only
+// this file.
+//
+// A Member is one node's part in the cluster. The driver
+//   - calls step(event, now) for everything that happens, and at wake_at() with a Tick;
+//   - carries out the returned actions in order;
+//   - runs steps when told to (StartStep), and says when each was applied (Applied).
+#pragma once
+
+#include "cluster/line.h"
+#include "cluster/message.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace chaos::cluster {
+
+struct Options {
+    Nanoseconds detect = 1 * second;  // silence that fails a link
+    Nanoseconds heartbeat = 250 * millisecond;
+    Nanoseconds fork_after = 10 * second;    // policy continue: own running time without a quorum before a fork
+    Nanoseconds found_after = 30 * second;   // policy continue: all were down, and a quorum does not come
+    Nanoseconds resend = 500 * millisecond;  // unanswered requests are repeated
+    std::uint32_t links_wanted = 3;          // a member with fewer looks for more
+    std::uint32_t links_allowed = 16;        // further offers are refused
+    bool may_found = true;                   // false: only ever joins
+    // Where many members live in one process, they may share the views they compute.
+    std::shared_ptr<ViewCache> views;
+};
+
+// What a node keeps on disk: its vote and the line it belongs to, so that a quorum that went down and came back can go
+// on from its checkpoint without ever deciding one epoch twice. Replaced as a whole, before the actions after Persist
+// are carried out.
+struct DiskRecord {
+    ViewPtr view;  // the youngest decided view known
+    std::vector<Ancestor> ancestors;
+    Ballot promised;
+    std::optional<Vote> accepted;
+};
+
+// The newest stable checkpoint on this node's disk.
+struct Checkpoint {
+    std::uint64_t applied = 0;
+    Name lineage{};
+};
+
+struct Identity {
+    MemberId member;
+    Name run{};
+    Name institution{};
+    std::string address;
+    std::uint32_t speed = 0;
+};
+
+// ---- events ----
+
+struct Tick {};
+struct LinkUp {  // an authenticated connection stands
+    NodeId peer;
+};
+struct LinkClosed {  // it was closed by the other host, or broke
+    NodeId peer;
+};
+struct DialFailed {
+    NodeId peer;
+};
+struct Received {
+    NodeId from;
+    MessagePtr message;
+};
+struct ReceivedGarbage {  // bytes that are no message
+    NodeId from;
+};
+struct Applied {  // R(step) was complete and is applied
+    std::uint64_t step = 0;
+};
+struct Synced {  // a joiner holds the whole state, its root compared; it follows the cluster from now on
+    std::uint64_t applied = 0;
+    Name root{};
+};
+struct Measured {  // by the monitor: what `peer` sends us
+    NodeId peer;
+    std::uint32_t rate = 0;  // kB/s
+};
+// What people and the process ask for.
+struct FoundCommand {
+    Founding founding;
+};
+struct JoinCommand {  // by any of these; tried in turn until one lets us in
+    std::vector<Candidate> contacts;
+};
+struct LeaveCommand {};
+struct ConnectCommand {
+    NodeId peer;
+};
+struct DisconnectCommand {
+    NodeId peer;
+};
+struct InstitutionCommand {
+    RequestKind kind = RequestKind::admit_institution;  // admit_institution, remove_institution, revoke_node
+    Name root{};
+    NodeId node;
+};
+
+using Event =
+    std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, Synced, Measured,
+                 FoundCommand, JoinCommand, LeaveCommand, ConnectCommand, DisconnectCommand, InstitutionCommand>;
+
+// ---- actions ----
+
+struct Send {
+    NodeId to;
+    MessagePtr message;
+};
+struct Dial {  // answered by LinkUp or DialFailed
+    NodeId peer;
+    std::string address;
+};
+struct CloseLink {  // after what was sent before has left; no LinkClosed follows
+    NodeId peer;
+};
+struct Persist {  // before the actions that follow
+    DiskRecord record;
+};
+struct Adopted {  // a younger view is known; it governs steps from its first_step on
+    ViewPtr view;
+};
+// Compute the share of `step` under `view` and take part in its all-reduce; report Applied. Where the step was begun
+// before under another view, gradients already held are kept and only what was added is computed.
+struct StartStep {
+    std::uint64_t step = 0;
+    ViewPtr view;
+};
+struct StopStep {};  // abandon the all-reduce in flight; keep g and R
+// Take the result of `step` from a holder, apply it, report Applied.
+struct TakeResult {
+    std::uint64_t step = 0;
+    std::vector<NodeId> holders;
+};
+// All were down: load the checkpoint of `applied` steps.
+struct Restore {
+    std::uint64_t applied = 0;
+    Name lineage{};
+};
+// This node was added as a joiner: pull the state from the neighbours and follow; then report Synced.
+struct BeginSync {
+    ViewPtr view;
+};
+// This joiner is active from `first_step` on: take the results up to first_step - 1, then report Applied for each.
+struct Activated {
+    std::uint64_t first_step = 0;
+    ViewPtr view;
+};
+// No longer a member. The state is kept; unless `final`, the node asks to be let in again under a new incarnation.
+struct Excluded {
+    std::string why;
+    bool final = false;
+};
+struct Left {};  // a leave is complete: nothing is lost when the process ends now
+struct Note {    // for the log: an event, a refusal; one sentence
+    std::string text;
+};
+
+using Action = std::variant<Send, Dial, CloseLink, Persist, Adopted, StartStep, StopStep, TakeResult, Restore,
+                            BeginSync, Activated, Excluded, Left, Note>;
+using Actions = std::vector<Action>;
+
+// Messages that changed nothing, by cause.
+struct Counters {
+    std::uint64_t malformed = 0;
+    std::uint64_t forged = 0;    // a signature did not fit
+    std::uint64_t stale = 0;     // of an epoch or ballot that is over
+    std::uint64_t repeated = 0;  // seen before
+    std::uint64_t refused = 0;   // well-formed, current, but not allowed
+};
+
+class Member {
+public:
+    // `record` and `checkpoint`: what an earlier life left on disk.
+    Member(const Options& options, const Identity& identity, const Signer& signer, std::optional<DiskRecord> record,
+           std::optional<Checkpoint> checkpoint, Nanoseconds now);
+    ~Member();
+    Member(Member&&) noexcept;
+
+    [[nodiscard]] Actions step(const Event& event, Nanoseconds now);
+    [[nodiscard]] Nanoseconds wake_at() const;
+
+    [[nodiscard]] Role role() const;
+    [[nodiscard]] MemberId id() const;   // the incarnation changes when the node comes back
+    [[nodiscard]] ViewPtr view() const;  // the youngest decided view known; null: none
+    [[nodiscard]] ViewPtr governing(std::uint64_t step) const;
+    [[nodiscard]] std::uint64_t applied() const;
+    // The number of steps that every member is known to have applied: never undone.
+    [[nodiscard]] std::uint64_t stable() const;
+    [[nodiscard]] const Counters& counters() const;
+    // What the node waits for, in words.
+    [[nodiscard]] std::string why() const;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace chaos::cluster

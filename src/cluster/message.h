@@ -1,0 +1,265 @@
+// Every message of the core. Most travel one hop, over an authenticated link, and need no signature. What others relay
+// is signed by its author and checked by whoever acts on it. docs/protocol.md tells how they play together.
+//
+//   one hop       Hello, Heartbeat, Bye, Ask, Answer, LinkOffer, LinkConsent, CatchUp, History, LineSummary
+//   flooded       Request, Prepare, Accept, Decide, Proof        relayed verbatim to every neighbour, once
+//   routed back   Promise, Accepted                              along the way by which the flooded message came
+//
+// The encoding is our own and canonical (one value, one sequence of bytes), because signatures and names are hashes of
+// it; it is little-endian, counted, and every count is bounded (wire.cpp).
+#pragma once
+
+#include "cluster/view.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace chaos::cluster {
+
+using Signature = std::array<std::uint8_t, 64>;
+
+// Signs in the name of this node, and checks what others signed. An edge to the world: keys live elsewhere, and the
+// simulator has a cheap stand-in.
+class Signer {
+public:
+    virtual ~Signer() = default;
+    [[nodiscard]] virtual Signature sign(std::span<const std::uint8_t> bytes) const = 0;
+    [[nodiscard]] virtual bool verify(NodeId author, std::span<const std::uint8_t> bytes,
+                                      const Signature& signature) const = 0;
+};
+
+// Author and signature of a message that others relay; always its last field. Attempts tell repeats apart: a repeat
+// must not be taken for a copy of what was relayed before.
+struct Stamp {
+    MemberId author;
+    std::uint32_t attempt = 0;
+    Signature signature{};
+};
+
+// ---- one hop ----
+
+enum class Role : std::uint8_t { outside, joining, syncing, active, returning };
+
+struct Hello {  // the first message on a link, from both ends
+    std::uint32_t version = protocol_version;
+    MemberId member;
+    Role role = Role::outside;
+    Name run{};
+    Name founder{};  // zero: has no view
+    Name view{};
+    std::uint64_t epoch = 0;
+};
+
+struct Heartbeat {
+    Role role = Role::outside;
+    std::uint64_t epoch = 0;
+    Name view{};  // zero: has none
+    std::uint64_t applied = 0;
+    Nanoseconds sent_at = 0;  // of the sender's clock
+    Nanoseconds echo = 0;     // the newest sent_at heard from the receiver; 0: none
+    Nanoseconds held = 0;     // how long ago that was heard
+    std::uint32_t rate = 0;   // kB/s that the sender measured from the receiver; 0: not known
+};
+
+struct Bye {  // before a link is closed on purpose; a link closed without it means that the process ended
+    std::string reason;
+};
+
+// A newcomer asks any member to let it in. The same question again gets the same answer.
+struct Ask {
+    MemberId member;
+    Name run{};
+    Name institution{};
+    std::uint32_t speed = 0;
+    std::string address;
+};
+struct Candidate {
+    NodeId node;
+    std::string address;
+};
+struct Answer {
+    std::string refusal;                // empty: welcome
+    std::vector<Candidate> candidates;  // whom to ask for links
+};
+
+struct LinkOffer {
+    MemberId from;
+};
+struct LinkConsent {  // signed, because the offerer shows it to others
+    MemberId offerer;
+    std::string refusal;  // empty: agreed
+    Stamp stamp;
+};
+
+struct CatchUp {  // "this is the youngest view I know"
+    Name view{};
+    std::uint64_t epoch = 0;
+};
+
+// What a line looked like, youngest last, to find the last common view of two lines.
+struct Ancestor {
+    Name view{};
+    std::uint64_t epoch = 0;
+    bool fork = false;
+};
+struct LineSummary {
+    Name founder{};
+    std::vector<Ancestor> ancestors;
+    std::vector<Meeting> meetings;
+    MemberId contact;  // who can let you in
+};
+
+// ---- flooded ----
+
+enum class RequestKind : std::uint8_t {
+    join,
+    activate,
+    leave,
+    connect,
+    disconnect,
+    link_down,
+    figures,
+    speed,
+    admit_institution,
+    remove_institution,
+    revoke_node,
+    link_up,  // withdraws a link_down: the link stands again
+    meet,     // another fork of our line was met
+    expel,    // never sent: what a proof of two votes asks for
+};
+
+struct Request {  // an event that asks for a change of the view
+    RequestKind kind = RequestKind::leave;
+    MemberId subject;                   // join, activate, leave, speed, revoke_node
+    MemberInfo info;                    // join
+    std::vector<LinkConsent> consents;  // join, connect: from the other ends
+    std::vector<LinkInfo> claims;       // join: what the new links carry
+    LinkId link;                        // connect, disconnect, link_down, figures
+    Figures figures;
+    Reason reason = Reason::asked;  // link_down
+    Name name{};                    // *_institution: the root; meet: the other line; activate: the state's root
+    std::uint64_t value = 0;        // activate: steps applied; speed: samples per second
+    Stamp stamp;
+};
+
+struct Ballot {
+    std::uint32_t round = 0;  // round 0 belongs to the longest-standing member and needs no Prepare
+    NodeId proposer;
+    auto operator<=>(const Ballot&) const = default;
+};
+
+struct Prepare {
+    Name parent{};
+    std::uint64_t epoch = 0;  // of the view to be decided
+    Ballot ballot;
+    bool flush = false;  // stop the step in flight and report
+    Stamp stamp;
+};
+
+struct Accept {
+    Ballot ballot;
+    Delta delta;
+    Stamp stamp;
+};
+
+struct Decide {
+    Ballot ballot;
+    Delta delta;
+    Stamp stamp;
+};
+
+struct Accepted {
+    Name parent{};
+    std::uint64_t epoch = 0;
+    Ballot ballot;
+    Name value{};                  // name of the view voted for; zero: refused
+    Ballot promised;               // refused: the ballot that bars it, or
+    std::uint64_t started = 0;     // the step that was begun already, so that the change comes too early
+    std::vector<LinkInfo> claims;  // links of the voter whose figures have changed much: they ride the next epoch
+    std::uint64_t answers = 0;     // hash of the Accept that this answers
+    Stamp stamp;
+};
+
+struct Proof {                        // one author, one ballot, two votes
+    std::vector<std::uint8_t> first;  // encoded Accepted or Accept messages
+    std::vector<std::uint8_t> second;
+    Stamp stamp;
+};
+
+// ---- routed back ----
+
+struct DownLink {
+    NodeId peer;
+    Reason reason = Reason::silent;
+};
+
+struct Report {
+    Role role = Role::active;    // active, or returning after a restart
+    MemberId member;             // a returning one has a new incarnation
+    std::uint64_t applied = 0;   // active: steps applied; returning: of its checkpoint
+    Name lineage{};              // returning: of its checkpoint
+    bool stopped = false;        // the step in flight is stopped until a settlement is decided
+    std::uint64_t started = 0;   // one more than the youngest step begun
+    std::vector<DownLink> down;  // its links that are dead
+};
+
+struct Vote {
+    Ballot ballot;
+    Delta delta;
+};
+
+struct Promise {
+    Name parent{};
+    std::uint64_t epoch = 0;
+    Ballot ballot;  // the one promised; larger than the Prepare's: refused
+    std::optional<Vote> accepted;
+    Report report;
+    std::uint64_t answers = 0;
+    Stamp stamp;
+};
+
+// Whole views, for those who have none or are far behind, or the decisions since the one they know.
+struct History {
+    std::vector<Decide> decisions;                  // oldest first
+    std::optional<std::vector<std::uint8_t>> view;  // encoded View that the first decision follows
+    std::vector<Ancestor> ancestors;                // of that view
+};
+
+using Body = std::variant<Hello, Heartbeat, Bye, Ask, Answer, LinkOffer, LinkConsent, CatchUp, History, LineSummary,
+                          Request, Prepare, Accept, Decide, Promise, Accepted, Proof>;
+
+// A body with its encoding. Immutable and shared: a relay forwards the same object, or the same bytes.
+struct Message {
+    Body body;
+    std::vector<std::uint8_t> bytes;
+    std::uint64_t hash = 0;  // XXH3 of bytes
+};
+using MessagePtr = std::shared_ptr<const Message>;
+
+inline constexpr std::size_t max_message_bytes = 4 << 20;
+
+[[nodiscard]] MessagePtr make_message(Body body);
+// Signs the body's stamp first. `body` must be of a kind that has one.
+[[nodiscard]] MessagePtr make_signed(Body body, MemberId author, std::uint32_t attempt, const Signer& signer);
+// The message, or why the bytes are none. Never reads beyond the bytes, never allocates more than they justify.
+[[nodiscard]] Result<MessagePtr> decode_message(std::span<const std::uint8_t> bytes);
+// True if the message carries a stamp and the author's signature fits.
+[[nodiscard]] bool signature_fits(const Message& message, const Signer& signer);
+[[nodiscard]] const Stamp* stamp_of(const Body& body);
+// A consent travels inside other messages too.
+[[nodiscard]] bool signature_fits(const LinkConsent& consent, const Signer& signer);
+[[nodiscard]] std::string_view kind_of(const Body& body);
+
+// Encodings that names are hashes of, and that disks keep.
+[[nodiscard]] std::vector<std::uint8_t> encode(const Delta& delta);
+[[nodiscard]] std::vector<std::uint8_t> encode(const View& view);
+[[nodiscard]] std::vector<std::uint8_t> encode(const Founding& founding);
+[[nodiscard]] Result<ViewPtr> decode_view(std::span<const std::uint8_t> bytes);
+
+}  // namespace chaos::cluster

@@ -1,0 +1,413 @@
+// Connections: greeting, heartbeats, the detection of silence, catching up, and lines that meet.
+#include "cluster/state.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+
+void Member::State::dial(NodeId peer, const std::string& address) {
+    if (peer == self() || connections.contains(peer) || !dialling.emplace(peer, now).second) return;
+    act(Dial{.peer = peer, .address = address});
+}
+
+void Member::State::on_link_up(NodeId peer) {
+    Connection fresh;
+    fresh.up_since = fresh.last_heard = fresh.needed_at = now;
+    // Standing up a connection took a round trip at least: a first guess.
+    if (const auto dialled = dialling.find(peer); dialled != dialling.end()) fresh.round_trip = now - dialled->second;
+    dialling.erase(peer);
+    missing_since.erase(peer);
+    connections[peer] = fresh;
+    send(peer, hello());
+}
+
+void Member::State::on_link_closed(NodeId peer) {
+    dialling.erase(peer);
+    const auto at = connections.find(peer);
+    if (at == connections.end()) return;
+    const bool process_ended = !at->second.said_bye;
+    connections.erase(at);
+    lose_link(peer, process_ended ? Reason::closed : Reason::silent);
+}
+
+// Closes a connection on purpose, and says so.
+void Member::State::drop(NodeId peer, const std::string& reason) {
+    send(peer, make_message(Bye{.reason = reason}));
+    act(CloseLink{peer});
+    connections.erase(peer);
+}
+
+// A link of the view is dead: the view must learn it.
+void Member::State::lose_link(NodeId peer, Reason reason) {
+    if (line.empty() || (role != Role::active && role != Role::syncing)) return;
+    const LinkId link = link_between(self(), peer);
+    if (tip().find(link) == nullptr || !tip().has(identity.member)) return;
+    Request request;
+    request.kind = RequestKind::link_down;
+    request.link = link;
+    request.reason = reason;
+    ask_for(std::move(request));
+}
+
+// The link stands again before the view changed: what was said about it is withdrawn.
+void Member::State::regain_link(NodeId peer) {
+    Request request;
+    request.kind = RequestKind::link_down;
+    request.link = link_between(self(), peer);
+    if (own.erase(key_of(request)) == 0 && !pending.contains(key_of(request))) return;
+    request.kind = RequestKind::link_up;
+    on_flooded(self(),
+               make_signed(std::move(request), identity.member, static_cast<std::uint32_t>(now / millisecond), signer));
+}
+
+MessagePtr Member::State::hello() const {
+    Hello hello;
+    hello.member = identity.member;
+    hello.role = role;
+    hello.run = identity.run;
+    if (!line.empty()) {
+        hello.founder = tip().founder;
+        hello.view = tip().name;
+        hello.epoch = tip().epoch;
+    }
+    return make_message(hello);
+}
+
+void Member::State::on_hello(NodeId from, const Hello& hello) {
+    Connection& connection = connections.at(from);
+    if (hello.member.node != from) {
+        ++counters.forged;
+        return;
+    }
+    if (hello.version != protocol_version || hello.run != identity.run) {
+        const std::string why =
+            hello.version != protocol_version ? "it speaks another version of the protocol" : "it trains another run";
+        note("refused a link with " + brief(from) + ": " + why);
+        ++counters.refused;
+        return drop(from, why);
+    }
+    connection.greeted = true;
+    connection.member = hello.member;
+    connection.role = hello.role;
+    connection.view = hello.view;
+    connection.epoch = hello.epoch;
+    connection.needed_at = now;
+    if (!line.empty()) {
+        // A new life of a member: the old one is dead.
+        const MemberInfo* known = tip().find(from);
+        if (known != nullptr && known->id.incarnation < hello.member.incarnation) lose_link(from, Reason::closed);
+        if (known != nullptr && known->id == hello.member && tip().find(link_between(self(), from)) != nullptr &&
+            tip().has(identity.member))
+            regain_link(from);
+    }
+    if (hello.epoch > 0 || hello.founder != Name{}) compare_lines(from, hello.view, hello.epoch);
+    if (const auto wanted = wanted_links.find(from); wanted != wanted_links.end())
+        send(from, make_message(LinkOffer{identity.member}));
+    if (role == Role::joining) continue_joining();
+    consider_proposing();
+}
+
+void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
+    Connection& connection = connections.at(from);
+    connection.their_sent_at = beat.sent_at;
+    connection.their_heard_at = now;
+    connection.role = beat.role;
+    connection.view = beat.view;
+    connection.epoch = beat.epoch;
+    connection.applied = beat.applied;
+    if (beat.echo > 0 && beat.echo <= now && beat.held >= 0 && beat.held <= now - beat.echo) {
+        const Nanoseconds sample = now - beat.echo - beat.held;
+        connection.round_trip = connection.round_trip == 0 ? sample : (7 * connection.round_trip + sample) / 8;
+    }
+    if (!connection.greeted) return;
+    if (beat.view != Name{}) compare_lines(from, beat.view, beat.epoch);
+}
+
+// A peer told which view it is at.
+void Member::State::compare_lines(NodeId from, const Name& view, std::uint64_t epoch) {
+    if (line.empty() || line.contains(view, epoch)) return;
+    if (epoch > tip().epoch) {
+        send(from, make_message(CatchUp{.view = tip().name, .epoch = tip().epoch}));
+    } else {
+        send_summary(from);
+    }
+}
+
+void Member::State::on_catch_up(NodeId from, const CatchUp& message) {
+    constexpr std::size_t decisions_at_once = 64;
+    if (line.empty()) return;
+    if (message.view == Name{}) {
+        // A newcomer asks; the view is large, so only those whom it lists get it.
+        if (tip().find(from) != nullptr) send(from, make_message(line.whole(applied)));
+        return;
+    }
+    History history;
+    if (auto decisions = line.since(message.view, message.epoch, decisions_at_once)) {
+        if (decisions->empty()) return;
+        history.decisions = std::move(*decisions);
+        send(from, make_message(std::move(history)));
+    } else if (line.contains(message.view, message.epoch)) {
+        send(from, make_message(line.whole(applied)));  // further behind than decisions are kept
+    } else {
+        send_summary(from);
+    }
+}
+
+void Member::State::on_history(NodeId from, const History& history) {
+    if (history.view && (role == Role::joining || role == Role::returning)) {
+        // The way in: only a line that lists us as we are now is ours to follow.
+        const Result<ViewPtr> base = decode_view(*history.view);
+        if (!base || (*base)->run != identity.run) {
+            ++counters.refused;
+            return;
+        }
+        Line fresh;
+        fresh.begin(*base, history.ancestors);
+        for (const Decide& decision : history.decisions) {
+            const ViewPtr governing = fresh.governing(decision.delta.first_step);
+            const Result<ViewPtr> next = apply(*fresh.tip(), governing.get(), decision.delta);
+            if (!next) {
+                ++counters.refused;
+                return;
+            }
+            fresh.append(*next, decision);
+        }
+        if (!fresh.tip()->has(identity.member)) {
+            if (role == Role::returning && fresh.tip()->founder == tip().founder && fresh.tip()->epoch > tip().epoch)
+                exclude("the cluster went on without this node's earlier life", false);
+            return;
+        }
+        line = std::move(fresh);
+        acceptor = {};
+        highest_round = 0;
+        round_zero_used = false;
+        proposal.reset();
+        propose_at = never;
+        act(Adopted{line.tip()});
+        persist();
+        after_adoption();
+        return;
+    }
+    if (line.empty()) return;
+    if (history.view && role == Role::active && without_quorum_since != never) {
+        // So far behind that the way from there to here is forgotten. Whoever can still decide goes on alone.
+        return exclude("the cluster went on without this node", false);
+    }
+    for (const Decide& decision : history.decisions) {
+        if (decision.delta.epoch <= tip().epoch) continue;
+        const MessagePtr message = make_message(decision);
+        if (!signature_fits(*message, signer)) {
+            ++counters.forged;
+            return;
+        }
+        if (!on_decide(decision) || line.empty()) return;
+    }
+    // There may be more.
+    if (const auto at = connections.find(from); at != connections.end() && !line.empty() && !history.decisions.empty())
+        compare_lines(from, at->second.view, at->second.epoch);
+}
+
+LineSummary Member::State::summary() const {
+    constexpr std::size_t ancestors_told = 512;
+    LineSummary summary;
+    summary.founder = tip().founder;
+    const std::vector<Ancestor>& all = line.ancestors();
+    const std::size_t told = std::min(all.size(), ancestors_told);
+    summary.ancestors.assign(all.end() - static_cast<std::ptrdiff_t>(told), all.end());
+    summary.meetings = tip().meetings;
+    summary.contact = identity.member;
+    return summary;
+}
+
+void Member::State::send_summary(NodeId to) {
+    const auto at = connections.find(to);
+    if (at == connections.end() ||
+        (at->second.summary_sent_at != 0 && now - at->second.summary_sent_at < options.heartbeat))
+        return;
+    at->second.summary_sent_at = now;
+    send(to, make_message(summary()));
+}
+
+void Member::State::on_summary(NodeId from, const LineSummary& theirs, const MessagePtr& message) {
+    if (line.empty()) return;
+    const Line::Meeting meeting = line.meet(theirs);
+    switch (meeting.outcome) {
+        case Meet::same:
+            return;
+        case Meet::behind:
+            return send(from, make_message(CatchUp{.view = tip().name, .epoch = tip().epoch}));
+        case Meet::win:
+            return send_summary(from);
+        case Meet::other_freezes:
+            return send_summary(from);
+        case Meet::must_freeze: {
+            if (role == Role::active && tip().has(identity.member)) {
+                Request request;
+                request.kind = RequestKind::meet;
+                request.name = meeting.their_child;
+                ask_for(std::move(request));
+            }
+            return send_summary(from);
+        }
+        case Meet::strangers:
+            ++counters.refused;
+            note("refused " + brief(from) + ": its cluster was founded apart from ours, and such lines never merge");
+            return drop(from, "founded apart");
+        case Meet::lose: {
+            // The others of our line must hear it too.
+            for (const auto& [peer, connection] : connections)
+                if (peer != from && connection.greeted && tip().find(peer) != nullptr) send(peer, message);
+            note("our line met another of the same founder that goes on; " + std::to_string(applied) +
+                 " steps had been applied here");
+            exclude("our line ends in favour of that of " + brief(theirs.contact.node), false);
+            join.contacts.insert(join.contacts.begin(), {.node = from, .address = ""});
+            return;
+        }
+    }
+}
+
+// What this end knows about a link: each end speaks of what it receives.
+Figures Member::State::measured(NodeId peer, const Connection& connection) const {
+    Figures figures;
+    (self() < peer ? figures.rate_ba : figures.rate_ab) = connection.rate;
+    figures.delay_us = static_cast<std::uint32_t>(std::min<Nanoseconds>(connection.round_trip / 2000, 1U << 31));
+    return figures;
+}
+
+// Links whose figures differ from the agreed ones by more than a quarter.
+std::vector<LinkInfo> Member::State::claims() const {
+    constexpr std::size_t claims_at_once = 8;
+    const auto differs = [](std::uint32_t ours, std::uint32_t agreed) {
+        return ours > 0 && (ours > agreed + agreed / 4 || agreed > ours + ours / 4);
+    };
+    std::vector<LinkInfo> result;
+    for (const auto& [peer, connection] : connections) {
+        const LinkInfo* link = tip().find(link_between(self(), peer));
+        if (link == nullptr) continue;
+        const Figures ours = measured(peer, connection);
+        if (!differs(ours.delay_us, link->figures.delay_us) && !differs(ours.rate_ab, link->figures.rate_ab) &&
+            !differs(ours.rate_ba, link->figures.rate_ba))
+            continue;
+        result.push_back({.id = link->id, .figures = ours});
+        if (result.size() == claims_at_once) break;
+    }
+    return result;
+}
+
+void Member::State::send_heartbeats() {
+    Heartbeat beat;
+    beat.role = role;
+    if (!line.empty()) {
+        beat.epoch = tip().epoch;
+        beat.view = tip().name;
+    }
+    beat.applied = applied;
+    beat.sent_at = now;
+    for (const auto& [peer, connection] : connections) {
+        beat.echo = connection.their_sent_at;
+        beat.held = connection.their_sent_at > 0 ? now - connection.their_heard_at : 0;
+        beat.rate = connection.rate;
+        send(peer, make_message(beat));
+    }
+}
+
+// Silence fails a link. Only after our own loop was on time (excuse_lateness).
+void Member::State::detect() {
+    std::vector<NodeId> silent;
+    for (const auto& [peer, connection] : connections)
+        if (now - connection.last_heard > options.detect) silent.push_back(peer);
+    for (const NodeId peer : silent) {
+        drop(peer, "nothing was heard");
+        lose_link(peer, Reason::silent);
+    }
+    if (line.empty() || !tip().has(identity.member)) return;
+    // Links of the view that have no connection: dial, and give up in time.
+    for (const NodeId peer : tip().neighbours(self())) {
+        if (connections.contains(peer)) continue;
+        const auto [since, fresh] = missing_since.emplace(peer, now);
+        if (fresh) dial(peer, tip().find(peer)->address);
+        if (now - since->second > options.detect) lose_link(peer, Reason::silent);
+    }
+    std::erase_if(missing_since, [&](const auto& entry) {
+        return connections.contains(entry.first) || tip().find(link_between(self(), entry.first)) == nullptr;
+    });
+}
+
+// Whether a connection is there for a reason.
+bool Member::State::serves(NodeId peer, const Connection& connection) const {
+    if (role == Role::joining || role == Role::returning || role == Role::outside) return true;
+    if (!connection.greeted || connection.role == Role::joining || connection.role == Role::returning) return true;
+    if (wanted_links.contains(peer)) return true;
+    const LinkId link = link_between(self(), peer);
+    if (tip().find(link) != nullptr) return true;
+    const ViewPtr governing = line.governing(applied);
+    return governing && governing->find(link) != nullptr;
+}
+
+void Member::State::keep_connections() {
+    const Nanoseconds patience = 8 * options.detect;
+    std::vector<NodeId> idle;
+    for (auto& [peer, connection] : connections) {
+        if (serves(peer, connection)) {
+            // A newcomer that never gets in does not stay for ever.
+            if (connection.role != Role::joining || now - connection.up_since < 4 * patience)
+                connection.needed_at = now;
+        }
+        if (now - connection.needed_at > patience) idle.push_back(peer);
+    }
+    for (const NodeId peer : idle) drop(peer, "no link was agreed");
+    std::erase_if(wanted_links, [&](const auto& entry) { return now > entry.second; });
+}
+
+// A member with too few links looks for more; and whoever failed may be back, or lead a line of its own.
+void Member::State::repair_overlay() {
+    if (now < repair_at || !tip().has(identity.member)) return;
+    repair_at = now + 2 * options.detect;
+    const View& view = tip();
+    const std::size_t others = view.members.size() - 1;
+    if (view.degree(self()) < std::min<std::size_t>(options.links_wanted, others)) {
+        std::vector<NodeId> candidates;
+        for (const MemberInfo& member : view.members) {
+            const NodeId node = member.id.node;
+            if (node != self() && member.standing == Standing::active &&
+                view.find(link_between(self(), node)) == nullptr)
+                candidates.push_back(node);
+        }
+        if (!candidates.empty()) {
+            const std::uint64_t choice = self().low * 0x9e3779b97f4a7c15U + ++repairs * 0xbf58476d1ce4e5b9U;
+            want_link(candidates[(choice >> 32) % candidates.size()]);
+        }
+    }
+    // Neighbours of one who wants to leave link up around it, all with the same one among them.
+    for (const auto& [key, request] : pending) {
+        if (key.kind != RequestKind::leave || view.find(link_between(self(), key.subject.node)) == nullptr) continue;
+        if (cut_off_by(view, key.subject.node).empty()) continue;
+        for (const NodeId hub : view.neighbours(key.subject.node)) {
+            if (!view.is_active(hub)) continue;
+            if (hub != self() && view.find(link_between(self(), hub)) == nullptr) want_link(hub);
+            break;
+        }
+    }
+    for (const NodeId peer : view.neighbours(self()))
+        if (!connections.contains(peer)) dial(peer, view.find(peer)->address);
+    if (!lost.empty()) {
+        Candidate candidate = lost.front();
+        lost.pop_front();
+        if (tip().find(candidate.node) == nullptr) {
+            dial(candidate.node, candidate.address);
+            lost.push_back(std::move(candidate));
+        }
+    }
+}
+
+// To every neighbour that takes part in our line, but the one it came from.
+void Member::State::flood(const MessagePtr& message, NodeId except) {
+    const ViewPtr governing = line.governing(applied);
+    for (const auto& [peer, connection] : connections) {
+        if (peer == except || !connection.greeted) continue;
+        if (tip().find(peer) != nullptr || (governing && governing != line.tip() && governing->find(peer) != nullptr))
+            send(peer, message);
+    }
+}
+
+}  // namespace chaos::cluster

@@ -1,0 +1,241 @@
+// The inside of a Member. Only member.cpp, neighbours.cpp, joining.cpp and agreement.cpp include this.
+//
+//   member.cpp      events in, time, training steps, what others ask
+//   neighbours.cpp  connections: greeting, heartbeats, detection, catching up, lines that meet
+//   joining.cpp     the way in, links between members
+//   agreement.cpp   requests, ballots, flush, decisions, adoption of views
+#pragma once
+
+#include "cluster/compose.h"
+#include "cluster/member.h"
+
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+namespace chaos::cluster {
+
+inline constexpr Nanoseconds never = std::numeric_limits<Nanoseconds>::max();
+
+// An authenticated connection to another node, whether or not it is a link of the view.
+struct Connection {
+    Nanoseconds up_since = 0;
+    Nanoseconds last_heard = 0;
+    bool greeted = false;  // its Hello is here
+    MemberId member;
+    Role role = Role::outside;
+    Name view{};
+    std::uint64_t epoch = 0;
+    std::uint64_t applied = 0;
+    Nanoseconds their_sent_at = 0;  // of the last heartbeat
+    Nanoseconds their_heard_at = 0;
+    Nanoseconds round_trip = 0;
+    std::uint32_t rate = 0;  // kB/s that we measured from it
+    bool said_bye = false;
+    Nanoseconds summary_sent_at = 0;
+    Nanoseconds needed_at = 0;  // when it last served a purpose
+};
+
+// A flooded message that was seen, and the neighbour it came from: the way back for answers.
+class Seen {
+public:
+    // False if it was seen before.
+    bool add(std::uint64_t hash, NodeId from);
+    [[nodiscard]] const NodeId* upstream(std::uint64_t hash) const;
+
+private:
+    std::unordered_map<std::uint64_t, NodeId> from_;
+    std::deque<std::uint64_t> order_;
+};
+
+// This node's part as a voter on what follows the tip.
+struct Acceptor {
+    Ballot promised;
+    std::optional<Vote> accepted;
+};
+
+// This node's own attempt to get the next view decided.
+struct Proposal {
+    Ballot ballot;
+    bool flush = false;
+    bool accepting = false;  // a value is out; before that, promises are collected
+    std::uint32_t attempt = 0;
+    Nanoseconds begun = 0;
+    Nanoseconds resend_at = 0;
+    Nanoseconds deadline = 0;
+    std::set<std::uint64_t> asked;  // hashes of the messages that answers refer to
+    std::map<NodeId, Promise> promises;
+    Delta delta;
+    Name value{};
+    std::set<NodeId> votes;
+};
+
+// A request of our own that is repeated until the view has what it asks for.
+struct Own {
+    Request request;
+    std::uint32_t attempt = 0;
+    Nanoseconds resend_at = 0;
+};
+
+// The way in.
+struct Join {
+    std::vector<Candidate> contacts;
+    std::size_t next_contact = 0;
+    Nanoseconds dial_at = 0;
+    std::optional<NodeId> sponsor;  // who welcomed us
+    Nanoseconds asked_at = 0;
+    Nanoseconds offers_until = 0;
+    Nanoseconds request_at = 0;
+    Nanoseconds give_up_at = never;
+    std::vector<Candidate> candidates;
+    std::set<NodeId> offered;
+    std::map<NodeId, LinkConsent> consents;
+    std::uint32_t attempt = 0;
+};
+
+struct Member::State {
+    Options options;
+    Identity identity;
+    const Signer& signer;
+    Counters counters;
+    std::optional<Checkpoint> checkpoint;
+
+    Nanoseconds now = 0;
+    Actions actions;
+
+    Role role = Role::outside;
+    Line line;
+    bool leaving = false;
+    bool gone = false;    // left, expelled or revoked for good
+    std::string refusal;  // the last one we were given, in words
+
+    // Training.
+    std::uint64_t applied = 0;
+    std::uint64_t stable = 0;
+    std::uint64_t started = 0;  // one more than the youngest step begun
+    Name running_view{};        // zero: no step runs
+    bool stopped = false;       // by a flush, until a settlement is adopted
+    bool taking = false;        // a result is being taken from a holder
+    Nanoseconds step_began_at = 0;
+    Nanoseconds step_time = 0;  // smoothed
+
+    // Connections.
+    std::map<NodeId, Connection> connections;
+    std::map<NodeId, Nanoseconds> dialling;       // since when
+    std::map<NodeId, Nanoseconds> missing_since;  // links of the view without a connection
+    std::map<NodeId, Nanoseconds> wanted_links;   // asked for; until when
+    std::deque<Candidate> lost;                   // members that failed: dialled now and then
+    Nanoseconds beat_at = 0;
+    Nanoseconds ticked_at = 0;
+    Nanoseconds repair_at = 0;
+    std::uint64_t repairs = 0;
+    Seen seen;
+    Join join;
+
+    // Agreement.
+    Acceptor acceptor;
+    std::optional<Proposal> proposal;
+    bool round_zero_used = false;
+    std::uint32_t highest_round = 0;
+    Nanoseconds propose_at = never;
+    Nanoseconds without_quorum_since = never;
+    Pending pending;
+    std::map<RequestKey, Own> own;
+    std::map<RequestKey, Nanoseconds> pending_since;
+    std::map<NodeId, MessagePtr> votes_seen;    // Accepted messages on what follows the tip
+    std::map<Ballot, MessagePtr> accepts_seen;  // likewise
+    std::vector<Received> early;                // about a view we have not heard of yet
+
+    State(const Options& o, Identity i, const Signer& s) : options(o), identity(std::move(i)), signer(s) {}
+
+    // ---- member.cpp
+    void tick();
+    void excuse_lateness();
+    void maybe_start_step();
+    void on_applied(const Applied& event);
+    void on_synced(const Synced& event);
+    void finish_leaving();
+    void exclude(const std::string& why, bool final);
+    [[nodiscard]] Nanoseconds spread() const;
+
+    void act(Action action) { actions.push_back(std::move(action)); }
+    void send(NodeId to, MessagePtr message) { act(Send{.to = to, .message = std::move(message)}); }
+    void note(std::string text) { act(Note{std::move(text)}); }
+    [[nodiscard]] NodeId self() const { return identity.member.node; }
+    [[nodiscard]] const View& tip() const { return *line.tip(); }
+    [[nodiscard]] bool votes() const;  // has a seat among those who decide what follows the tip
+
+    // ---- neighbours.cpp
+    void on_link_up(NodeId peer);
+    void on_link_closed(NodeId peer);
+    void drop(NodeId peer, const std::string& reason);
+    void lose_link(NodeId peer, Reason reason);
+    void regain_link(NodeId peer);
+    void on_hello(NodeId from, const Hello& hello);
+    void on_heartbeat(NodeId from, const Heartbeat& beat);
+    void on_catch_up(NodeId from, const CatchUp& message);
+    void on_history(NodeId from, const History& history);
+    void on_summary(NodeId from, const LineSummary& summary, const MessagePtr& message);
+    void compare_lines(NodeId from, const Name& view, std::uint64_t epoch);
+    void send_heartbeats();
+    void detect();
+    void keep_connections();
+    void repair_overlay();
+    void dial(NodeId peer, const std::string& address);
+    void send_summary(NodeId to);
+    [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;
+    [[nodiscard]] std::vector<LinkInfo> claims() const;
+    [[nodiscard]] LineSummary summary() const;
+    [[nodiscard]] MessagePtr hello() const;
+    [[nodiscard]] bool serves(NodeId peer, const Connection& connection) const;
+    void flood(const MessagePtr& message, NodeId except);
+
+    // ---- joining.cpp
+    void start_joining(std::vector<Candidate> contacts);
+    void continue_joining();
+    void on_ask(NodeId from, const Ask& ask);
+    void on_answer(NodeId from, const Answer& answer);
+    void on_offer(NodeId from, const LinkOffer& offer);
+    void on_consent(NodeId from, const LinkConsent& consent, const Message& message);
+    void on_join_request(NodeId from, const Request& request);
+    void want_link(NodeId peer);
+    [[nodiscard]] MemberInfo info() const;
+
+    // ---- agreement.cpp
+    void on_flooded(NodeId from, const MessagePtr& message);
+    void on_routed(const MessagePtr& message);
+    bool on_request(const Request& request);
+    bool on_prepare(NodeId from, const MessagePtr& message);
+    bool on_accept(NodeId from, const MessagePtr& message);
+    bool on_decide(const Decide& decide);
+    bool on_proof(const Proof& proof);
+    void on_promise(const Promise& promise);
+    void on_accepted(const Accepted& accepted);
+    void watch_votes(const MessagePtr& message);
+    void accuse(const MessagePtr& one, const MessagePtr& other);
+    void ask_for(Request request);  // floods it, and repeats it until it is done
+    void repeat_own();
+    void answer(NodeId upstream, Body body);
+    void persist();
+    void consider_proposing();
+    void propose();
+    void propose_value(const Delta& delta);
+    void prepare(bool flush);
+    void advance();
+    void repeat_proposal();
+    void drop_proposal(Nanoseconds retry_after);
+    void decide();
+    [[nodiscard]] bool may_fork(const std::set<NodeId>& missing);
+    [[nodiscard]] std::vector<LinkId> down_links() const;
+    [[nodiscard]] Report report() const;
+    [[nodiscard]] std::uint64_t planned_step(std::uint64_t begun) const;
+    [[nodiscard]] std::vector<NodeId> patient() const;
+    bool adopt(const Decide& decision);
+    void after_adoption();
+    void prune_pending();
+    void recheck_early();
+};
+
+}  // namespace chaos::cluster

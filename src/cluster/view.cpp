@@ -1,0 +1,447 @@
+#include "cluster/view.h"
+
+#include "base/planted.h"
+#include "cluster/message.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <set>
+
+namespace chaos::cluster {
+namespace {
+
+template <class List, class Key, class Projection>
+auto find_sorted(List& list, const Key& key, Projection projection) {
+    const auto at = std::ranges::lower_bound(list, key, {}, projection);
+    return at != list.end() && std::invoke(projection, *at) == key ? &*at : nullptr;
+}
+
+NodeId node_of(const MemberInfo& member) {
+    return member.id.node;
+}
+
+constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+std::uint32_t place_of(const View& view, NodeId node) {
+    const auto at = std::ranges::lower_bound(view.members, node, {}, node_of);
+    if (at == view.members.end() || at->id.node != node) return none;
+    return static_cast<std::uint32_t>(at - view.members.begin());
+}
+
+Name name_bytes(std::string_view purpose, const std::vector<std::uint8_t>& bytes) {
+    return Sha256().add(purpose).add(std::as_bytes(std::span(bytes))).finish();
+}
+
+// Marks the members reachable from `start`; joiners are reached, but nothing passes through them.
+std::vector<bool> reach(const View& view, std::uint32_t start, std::span<const LinkId> down) {
+    std::vector<bool> reached(view.members.size(), false);
+    std::vector<std::uint32_t> stack{start};
+    reached[start] = true;
+    while (!stack.empty()) {
+        const std::uint32_t at = stack.back();
+        stack.pop_back();
+        if (at != start && view.members[at].standing != Standing::active) continue;
+        for (std::uint32_t i = view.first_adjacent[at]; i < view.first_adjacent[at + 1]; ++i) {
+            const auto [next, link] = view.adjacent[i];
+            if (reached[next]) continue;
+            if (!down.empty() && std::ranges::binary_search(down, view.links[link].id)) continue;
+            reached[next] = true;
+            stack.push_back(next);
+        }
+    }
+    return reached;
+}
+
+// Divides [0, batch) or the given ranges among the weights, in whole samples: largest remainders first, ties by place.
+std::vector<std::uint32_t> apportion(std::uint64_t samples, const std::vector<std::uint64_t>& weights) {
+    std::uint64_t total = 0;
+    for (const std::uint64_t weight : weights) total += weight;
+    CHAOS_ASSERT(total > 0);
+    std::vector<std::uint32_t> counts(weights.size());
+    std::vector<std::pair<std::uint64_t, std::size_t>> remainders;
+    std::uint64_t given = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        counts[i] = static_cast<std::uint32_t>(samples * weights[i] / total);
+        given += counts[i];
+        if (weights[i] > 0) remainders.emplace_back(samples * weights[i] % total, i);
+    }
+    std::ranges::sort(remainders, [](const auto& x, const auto& y) {
+        return x.first != y.first ? x.first > y.first : x.second < y.second;
+    });
+    for (std::size_t i = 0; given < samples; ++i, ++given) ++counts[remainders[i % remainders.size()].second];
+    return counts;
+}
+
+// Speeds of the active members as weights; a member whose speed is not known counts as the slowest known.
+std::vector<std::uint64_t> weights_of(const View& view, std::uint64_t step, bool spare_newcomers) {
+    std::uint64_t slowest = std::numeric_limits<std::uint64_t>::max();
+    bool all_new = true;
+    for (const MemberInfo& member : view.members) {
+        if (member.standing != Standing::active) continue;
+        if (member.speed > 0) slowest = std::min<std::uint64_t>(slowest, member.speed);
+        if (member.first_step != step) all_new = false;
+    }
+    if (slowest == std::numeric_limits<std::uint64_t>::max()) slowest = 1;
+    std::vector<std::uint64_t> weights;
+    for (const MemberInfo& member : view.members) {
+        if (member.standing != Standing::active) continue;
+        const bool spared = spare_newcomers && !all_new && member.first_step == step;
+        weights.push_back(spared ? 0 : member.speed > 0 ? member.speed : slowest);
+    }
+    return weights;
+}
+
+std::vector<Share> redo_shares(const View& governing, const View& view) {
+    std::vector<Share> shares;
+    for (const MemberInfo& member : view.members)
+        if (member.standing == Standing::active) shares.push_back({.node = member.id.node, .ranges = {}});
+    std::vector<SampleRange> lost;
+    std::uint64_t lost_samples = 0;
+    for (Share& share : shares_of(governing, view.first_step)) {
+        if (Share* kept = find_sorted(shares, share.node, &Share::node)) {
+            kept->ranges = std::move(share.ranges);
+            continue;
+        }
+        for (const SampleRange range : share.ranges) {
+            lost.push_back(range);
+            lost_samples += range.end - range.begin;
+        }
+    }
+    const std::vector<std::uint32_t> counts = apportion(lost_samples, weights_of(view, view.first_step, true));
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+        for (std::uint32_t left = counts[i]; left > 0;) {
+            SampleRange& range = lost[at];
+            const std::uint32_t taken = std::min(left, range.end - range.begin);
+            shares[i].ranges.push_back({.begin = range.begin, .end = range.begin + taken});
+            range.begin += taken;
+            left -= taken;
+            if (range.begin == range.end) ++at;
+        }
+    }
+    return shares;
+}
+
+// What must be true of every view.
+Result<void> check(const View& view) {
+    if (view.members.size() > max_members) return Error{"the view would have too many members"};
+    if (view.links.size() > max_links) return Error{"the view would have too many links"};
+    if (view.active == 0) return Error{"the view would have no active member"};
+    const std::vector<bool> reached = reach(view, place_of(view, view.senior), {});
+    for (std::size_t i = 0; i < reached.size(); ++i)
+        if (!reached[i]) return Error{"no path of links would reach " + brief(view.members[i].id.node)};
+    return {};
+}
+
+Result<void> change_members(View& view, const Delta& delta) {
+    std::set<NodeId> removed;
+    for (const Removal& removal : delta.removals)
+        if (!removed.insert(removal.node).second || view.find(removal.node) == nullptr)
+            return Error{"it removes a node that is not there: " + brief(removal.node)};
+    std::erase_if(view.members, [&](const MemberInfo& member) { return removed.contains(member.id.node); });
+    std::erase_if(view.links,
+                  [&](const LinkInfo& link) { return removed.contains(link.id.a) || removed.contains(link.id.b); });
+    const bool founded = delta.settlement && delta.settlement->founded;
+    for (const MemberInfo& added : delta.additions) {
+        if (find_sorted(view.members, added.id.node, node_of) != nullptr)
+            return Error{"it adds a node that is there already: " + brief(added.id.node)};
+        if (added.standing == Standing::active && !founded) return Error{"it adds a node as active"};
+        if (!view.institution_in(added.institution)) return Error{"it adds a node whose institution is not in"};
+        if (std::ranges::binary_search(view.revoked, added.id.node)) return Error{"it adds a node that was revoked"};
+        view.members.insert(std::ranges::lower_bound(view.members, added.id.node, {}, node_of), added);
+    }
+    for (const MemberId& id : delta.activations) {
+        MemberInfo* member = find_sorted(view.members, id.node, node_of);
+        if (member == nullptr || member->id != id || member->standing != Standing::syncing)
+            return Error{"it activates a node that is not syncing: " + brief(id.node)};
+        member->standing = Standing::active;
+        member->since_epoch = delta.epoch;
+        member->first_step = delta.first_step;
+    }
+    for (const auto& [node, speed] : delta.speeds)
+        if (MemberInfo* member = find_sorted(view.members, node, node_of)) member->speed = speed;
+    // A settlement may come before the step from which an earlier, planned view would have made a joiner active.
+    if (delta.settlement) {
+        for (MemberInfo& member : view.members)
+            if (member.standing == Standing::active && member.first_step > delta.first_step)
+                member.standing = Standing::syncing;
+    }
+    return {};
+}
+
+Result<void> change_links(View& view, const Delta& delta) {
+    std::vector<LinkId> removed;
+    for (const LinkRemoval& removal : delta.link_removals) removed.push_back(removal.link);
+    std::ranges::sort(removed);
+    std::erase_if(view.links, [&](const LinkInfo& link) { return std::ranges::binary_search(removed, link.id); });
+    std::vector<LinkInfo> added;
+    for (const LinkInfo& link : delta.link_additions) {
+        if (!(link.id.a < link.id.b) || find_sorted(view.members, link.id.a, node_of) == nullptr ||
+            find_sorted(view.members, link.id.b, node_of) == nullptr)
+            return Error{"it adds a link whose ends are not both members"};
+        if (LinkInfo* known = find_sorted(view.links, link.id, &LinkInfo::id)) {
+            known->figures = link.figures;
+        } else {
+            added.push_back(link);
+        }
+    }
+    if (!added.empty()) {
+        view.links.insert(view.links.end(), added.begin(), added.end());
+        std::ranges::sort(view.links, {}, &LinkInfo::id);
+        if (std::ranges::adjacent_find(view.links, {}, &LinkInfo::id) != view.links.end())
+            return Error{"it adds a link twice"};
+    }
+    return {};
+}
+
+void change_institutions(View& view, const Delta& delta) {
+    for (const Institution& change : delta.institutions) {
+        if (Institution* known = find_sorted(view.institutions, change.root, &Institution::root)) {
+            known->standing = change.standing;
+        } else {
+            view.institutions.insert(std::ranges::lower_bound(view.institutions, change.root, {}, &Institution::root),
+                                     change);
+        }
+    }
+    for (const NodeId node : delta.revocations) {
+        const auto at = std::ranges::lower_bound(view.revoked, node);
+        if (at == view.revoked.end() || *at != node) view.revoked.insert(at, node);
+    }
+    view.meetings.insert(view.meetings.end(), delta.meetings.begin(), delta.meetings.end());
+    constexpr std::size_t meetings_kept = 16;
+    if (view.meetings.size() > meetings_kept)
+        view.meetings.erase(view.meetings.begin(), view.meetings.end() - meetings_kept);
+}
+
+}  // namespace
+
+std::string brief(NodeId node) {
+    std::array<std::uint8_t, 4> head{};
+    for (unsigned i = 0; i < head.size(); ++i) head[i] = static_cast<std::uint8_t>(node.high >> (56 - 8 * i));
+    return hex(head);
+}
+
+std::string brief(const Name& name) {
+    return hex(std::span(name).first(4));
+}
+
+std::string_view words_of(Reason reason) {
+    switch (reason) {
+        case Reason::left:
+            return "asked to leave";
+        case Reason::failed:
+            return "no path of live links reached it";
+        case Reason::restarted:
+            return "its process began anew";
+        case Reason::cut_off:
+            return "the removal of a link cut it off";
+        case Reason::expelled:
+            return "it voted twice in one ballot";
+        case Reason::revoked:
+            return "its institution revoked it";
+        case Reason::institution_out:
+            return "its institution was removed";
+        case Reason::not_reached:
+            return "no active member reached it while it was joining";
+        case Reason::closed:
+            return "the other host closed the connection";
+        case Reason::silent:
+            return "nothing was heard on it";
+        case Reason::asked:
+            return "one of its ends asked for it";
+    }
+    return "";
+}
+
+const MemberInfo* View::find(NodeId node) const {
+    return find_sorted(members, node, node_of);
+}
+
+bool View::has(MemberId id) const {
+    const MemberInfo* member = find(id.node);
+    return member != nullptr && member->id == id;
+}
+
+bool View::is_active(NodeId node) const {
+    const MemberInfo* member = find(node);
+    return member != nullptr && member->standing == Standing::active;
+}
+
+const LinkInfo* View::find(LinkId link) const {
+    return find_sorted(links, link, &LinkInfo::id);
+}
+
+std::vector<NodeId> View::neighbours(NodeId node) const {
+    std::vector<NodeId> result;
+    const std::uint32_t at = place_of(*this, node);
+    if (at == none) return result;
+    for (std::uint32_t i = first_adjacent[at]; i < first_adjacent[at + 1]; ++i)
+        result.push_back(members[adjacent[i].member].id.node);
+    return result;
+}
+
+std::size_t View::degree(NodeId node) const {
+    const std::uint32_t at = place_of(*this, node);
+    return at == none ? 0 : first_adjacent[at + 1] - first_adjacent[at];
+}
+
+std::vector<NodeId> View::by_standing() const {
+    std::vector<std::pair<std::uint64_t, NodeId>> order;
+    for (const MemberInfo& member : members)
+        if (member.standing == Standing::active) order.emplace_back(member.since_epoch, member.id.node);
+    std::ranges::sort(order);
+    std::vector<NodeId> result;
+    result.reserve(order.size());
+    for (const auto& [since, node] : order) result.push_back(node);
+    return result;
+}
+
+bool View::institution_in(const Name& root) const {
+    const Institution* institution = find_sorted(institutions, root, &Institution::root);
+    return institution != nullptr && institution->standing == InstitutionStanding::in;
+}
+
+void complete(View& view) {
+    view.active = 0;
+    std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
+    for (const MemberInfo& member : view.members) {
+        if (member.standing != Standing::active) continue;
+        ++view.active;
+        if (member.since_epoch < oldest) {
+            oldest = member.since_epoch;
+            view.senior = member.id.node;
+        }
+    }
+    // Links are sorted by their first end, so only the second needs a search.
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> ends(view.links.size(), {none, none});
+    view.first_adjacent.assign(view.members.size() + 1, 0);
+    std::uint32_t first = 0;
+    for (std::size_t i = 0; i < view.links.size(); ++i) {
+        const LinkId id = view.links[i].id;
+        while (first < view.members.size() && view.members[first].id.node < id.a) ++first;
+        const std::uint32_t other = place_of(view, id.b);
+        if (first == view.members.size() || view.members[first].id.node != id.a || other == none) continue;
+        ends[i] = {first, other};
+        ++view.first_adjacent[first + 1];
+        ++view.first_adjacent[other + 1];
+    }
+    for (std::size_t i = 1; i < view.first_adjacent.size(); ++i) view.first_adjacent[i] += view.first_adjacent[i - 1];
+    view.adjacent.assign(view.first_adjacent.back(), {});
+    std::vector<std::uint32_t> next(view.first_adjacent.begin(), view.first_adjacent.end() - 1);
+    for (std::uint32_t i = 0; i < ends.size(); ++i) {
+        const auto [x, y] = ends[i];
+        if (x == none) continue;
+        view.adjacent[next[x]++] = {.member = y, .link = i};
+        view.adjacent[next[y]++] = {.member = x, .link = i};
+    }
+}
+
+Name founder_name(const Founding& founding) {
+    return name_bytes("chaos founding", encode(founding));
+}
+
+ViewPtr found(const Founding& founding) {
+    auto view = std::make_shared<View>();
+    view->name = view->founder = founder_name(founding);
+    view->run = founding.run;
+    view->batch = founding.batch;
+    view->strict = founding.strict;
+    view->members = {founding.founder};
+    view->members[0].standing = Standing::active;
+    view->institutions = founding.institutions;
+    std::ranges::sort(view->institutions, {}, &Institution::root);
+    complete(*view);
+    return view;
+}
+
+Name name_of(const Delta& delta) {
+    return name_bytes("chaos view", encode(delta));
+}
+
+Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& delta) {
+    if (delta.parent != parent.name || delta.epoch != parent.epoch + 1) return Error{"it follows another view"};
+    if (delta.settlement ? delta.first_step != delta.settlement->applied : delta.first_step < parent.first_step)
+        return Error{"its first step does not fit"};
+    if (delta.settlement && !delta.activations.empty()) return Error{"a settlement activates nobody"};
+    auto view = std::make_shared<View>(parent);
+    view->parent = parent.name;
+    view->name = name_of(delta);
+    view->epoch = delta.epoch;
+    view->first_step = delta.first_step;
+    view->fork = delta.fork;
+    view->settlement = delta.settlement;
+    view->redo.clear();
+    change_institutions(*view, delta);
+    CHAOS_CHECK(change_members(*view, delta));
+    CHAOS_CHECK(change_links(*view, delta));
+    complete(*view);
+    CHAOS_CHECK(check(*view));
+    if (delta.settlement && !delta.settlement->founded && governing != nullptr)
+        view->redo = redo_shares(*governing, *view);
+    return ViewPtr(view);
+}
+
+bool is_quorum(const View& view, std::span<const NodeId> voters) {
+    if (CHAOS_PLANTED(no_quorum)) return !voters.empty();
+    std::size_t votes = 0;
+    for (const NodeId voter : voters)
+        if (view.is_active(voter)) ++votes;
+    if (2 * votes != view.active) return 2 * votes > view.active;
+    return std::ranges::binary_search(voters, view.senior);
+}
+
+std::vector<Share> shares_of(const View& view, std::uint64_t step) {
+    if (step == view.first_step && !view.redo.empty()) return view.redo;
+    const std::vector<std::uint32_t> counts = apportion(view.batch, weights_of(view, step, true));
+    std::vector<Share> shares;
+    std::uint32_t begin = 0;
+    for (const MemberInfo& member : view.members) {
+        if (member.standing != Standing::active) continue;
+        const std::uint32_t count = counts[shares.size()];
+        Share share{.node = member.id.node, .ranges = {}};
+        if (count > 0) share.ranges.push_back({.begin = begin, .end = begin + count});
+        begin += count;
+        shares.push_back(std::move(share));
+    }
+    return shares;
+}
+
+std::vector<NodeId> reachable_from(const View& view, NodeId start, std::span<const LinkId> down) {
+    std::vector<NodeId> result;
+    const std::uint32_t at = place_of(view, start);
+    if (at == none) return result;
+    const std::vector<bool> reached = reach(view, at, down);
+    for (std::size_t i = 0; i < reached.size(); ++i)
+        if (reached[i]) result.push_back(view.members[i].id.node);
+    return result;
+}
+
+Nanoseconds eccentricity(const View& view, NodeId start) {
+    constexpr Nanoseconds unknown_delay = 5 * millisecond;
+    const std::uint32_t origin = place_of(view, start);
+    if (origin == none) return unknown_delay;
+    std::vector<Nanoseconds> distance(view.members.size(), std::numeric_limits<Nanoseconds>::max());
+    using Entry = std::pair<Nanoseconds, std::uint32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    distance[origin] = 0;
+    queue.emplace(0, origin);
+    Nanoseconds farthest = 0;
+    while (!queue.empty()) {
+        const auto [at_distance, at] = queue.top();
+        queue.pop();
+        if (at_distance != distance[at]) continue;
+        farthest = at_distance;
+        for (std::uint32_t i = view.first_adjacent[at]; i < view.first_adjacent[at + 1]; ++i) {
+            const std::uint32_t delay_us = view.links[view.adjacent[i].link].figures.delay_us;
+            const Nanoseconds next = at_distance + (delay_us > 0 ? Nanoseconds{delay_us} * 1000 : unknown_delay);
+            if (next >= distance[view.adjacent[i].member]) continue;
+            distance[view.adjacent[i].member] = next;
+            queue.emplace(next, view.adjacent[i].member);
+        }
+    }
+    return farthest;
+}
+
+}  // namespace chaos::cluster
