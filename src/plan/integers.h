@@ -19,8 +19,8 @@ inline constexpr std::uint64_t ns_per_s = 1'000'000'000;
 // Plans end here (146 years); a time that would be longer is cut to it.
 inline constexpr std::uint64_t longest_ns = std::uint64_t{1} << 62;
 
-// Rates above this (a petabyte per second) are taken for it, so that every product below fits 128 bits.
-inline constexpr std::uint64_t fastest_bytes_per_s = std::uint64_t{1} << 50;
+// Rates above this (281 terabytes per second) are taken for it, so that every product below fits 128 bits.
+inline constexpr std::uint64_t fastest_bytes_per_s = std::uint64_t{1} << 48;
 
 [[nodiscard]] constexpr std::uint64_t saturate(u128 value) {
     constexpr u128 largest = std::numeric_limits<std::uint64_t>::max();

@@ -3,13 +3,11 @@
 #include "base/assert.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace chaos::plan {
 namespace {
-
-// With at most this many members every root is tried; beyond, the middle of the tree's longest way is taken.
-constexpr std::uint32_t most_members_to_try_all_roots = 24;
 
 std::string name_of_member(const SyncRequest& request, std::uint32_t index) {
     return "member " + std::to_string(request.members[index].id);
@@ -58,7 +56,21 @@ Result<void> rank_members(const SyncRequest& request, Overlay& overlay) {
     return {};
 }
 
+// By (low, high). Sorting keys instead of links spares moving them about.
+void sort_by_ends(std::vector<OverlayLink>& links) {
+    std::vector<std::uint64_t> keys(links.size());
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        keys[i] = std::uint64_t{links[i].low} << 40 | std::uint64_t{links[i].high} << 20 | i;
+    }
+    std::sort(keys.begin(), keys.end());
+    std::vector<OverlayLink> sorted;
+    sorted.reserve(links.size());
+    for (const std::uint64_t key : keys) sorted.push_back(links[key & 0xfffff]);
+    links = std::move(sorted);
+}
+
 Result<void> take_links(const SyncRequest& request, Overlay& overlay) {
+    overlay.links.reserve(request.links.size());
     for (const SyncLink& link : request.links) {
         const std::uint32_t a = overlay.rank_of[link.a];
         const std::uint32_t b = overlay.rank_of[link.b];
@@ -70,9 +82,7 @@ Result<void> take_links(const SyncRequest& request, Overlay& overlay) {
         taken.rate = std::min(taken.to_high, taken.to_low);
         taken.delay_ns = std::min(link.delay_ns, longest_ns / max_sync_members / 4);
     }
-    std::sort(overlay.links.begin(), overlay.links.end(), [](const OverlayLink& x, const OverlayLink& y) {
-        return x.low != y.low ? x.low < y.low : x.high < y.high;
-    });
+    sort_by_ends(overlay.links);
     for (std::size_t i = 1; i < overlay.links.size(); ++i) {
         const OverlayLink& link = overlay.links[i];
         if (link.low != overlay.links[i - 1].low || link.high != overlay.links[i - 1].high) continue;
@@ -221,6 +231,12 @@ Tree root_tree(const Overlay& overlay, std::span<const std::uint32_t> links) {
     return tree;
 }
 
+Tree hang_tree(const Overlay& overlay, std::span<const std::uint32_t> links, std::uint32_t root) {
+    Tree tree;
+    hang_from(TreeNeighbours(overlay, links), root, tree);
+    return tree;
+}
+
 Tree tree_of_parents(const Overlay& overlay, std::vector<std::uint32_t> parent) {
     CHAOS_ASSERT(parent.size() == overlay.size());
     std::vector<std::uint32_t> links;
@@ -238,18 +254,21 @@ Tree tree_of_parents(const Overlay& overlay, std::vector<std::uint32_t> parent) 
         links.push_back(found->link);
     }
     CHAOS_ASSERT(root != nobody);
-    Tree tree;
-    hang_from(TreeNeighbours(overlay, links), root, tree);
-    return tree;
+    return hang_tree(overlay, links, root);
 }
 
 std::uint64_t fill_ns(const Overlay& overlay, const Tree& tree, std::uint64_t q) {
     const std::size_t n = tree.parent.size();
     if (n == 1 || q == 0) return 0;
     const bool full = q == overlay.chunk_bytes;
-    std::vector<std::uint64_t> ways(2 * n);
-    std::uint64_t* const up = ways.data();
+    // Called for every root of every small tree: those stay off the heap.
+    std::array<std::uint64_t, std::size_t{2} * most_members_to_try_all_roots> few;
+    std::vector<std::uint64_t> many;
+    if (n > most_members_to_try_all_roots) many.resize(2 * n);
+    std::uint64_t* const up = many.empty() ? few.data() : many.data();
     std::uint64_t* const down = up + n;
+    up[tree.root] = 0;
+    down[tree.root] = 0;
     std::vector<std::uint32_t> children;
     if (overlay.capped) {
         children.assign(n, 0);

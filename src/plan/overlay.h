@@ -64,8 +64,13 @@ struct Tree {
     friend bool operator==(const Tree& a, const Tree& b) { return a.root == b.root && a.parent == b.parent; }
 };
 
-// A tree made of the given links, which must span, with the root that fills fastest.
+// A tree made of the given links, which must span, with the root that fills fastest: with few members every root is
+// tried; with more, the middle of the tree's longest way is taken.
+inline constexpr std::uint32_t most_members_to_try_all_roots = 24;
 [[nodiscard]] Tree root_tree(const Overlay& overlay, std::span<const std::uint32_t> links);
+
+// The same with the given root.
+[[nodiscard]] Tree hang_tree(const Overlay& overlay, std::span<const std::uint32_t> links, std::uint32_t root);
 
 // A tree from its parents; `order` and `link` follow.
 [[nodiscard]] Tree tree_of_parents(const Overlay& overlay, std::vector<std::uint32_t> parent);

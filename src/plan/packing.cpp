@@ -74,8 +74,8 @@ void Packing::add(const Tree& tree) {
     columns_.push_back(std::move(column));
 }
 
-void Packing::solve(std::uint32_t most_pivots) {
-    for (std::uint32_t made = 0; made < most_pivots && !exhausted_; ++made) {
+void Packing::solve(std::uint64_t& work) {
+    while (work > 0 && !exhausted_) {
         std::size_t entering = columns_.size();
         for (std::size_t j = 0; j < columns_.size(); ++j) {
             if (columns_[j].gain <= smallest_gain) continue;
@@ -95,11 +95,11 @@ void Packing::solve(std::uint32_t most_pivots) {
             if (mine < best || (mine == best && column.entries[row] > column.entries[leaving])) leaving = row;
         }
         if (leaving == nobody) return;
-        pivot(entering, leaving);
+        work -= std::min(work, pivot(entering, leaving));
     }
 }
 
-void Packing::pivot(std::size_t entering, std::uint32_t leaving) {
+std::uint64_t Packing::pivot(std::size_t entering, std::uint32_t leaving) {
     Column& column = columns_[entering];
     const std::int64_t pivot_entry = column.entries[leaving];
     touched_.clear();
@@ -114,10 +114,12 @@ void Packing::pivot(std::size_t entering, std::uint32_t leaving) {
         constant_[row] = std::max<std::int64_t>(constant_[row] - times(column.entries[row], step), 0);
     }
     constant_[leaving] = step;
+    std::uint64_t changed = basic_.size();
     for (std::size_t j = 0; j < columns_.size(); ++j) {
         Column& other = columns_[j];
         if (j == entering || other.entries[leaving] == 0) continue;
         const std::int64_t factor = over_pivot(other.entries[leaving]);
+        changed += touched_.size();
         for (const std::uint32_t row : touched_) {
             other.entries[row] -= times(column.entries[row], factor);
             if (std::abs(other.entries[row]) > largest_entry) exhausted_ = true;
@@ -131,6 +133,7 @@ void Packing::pivot(std::size_t entering, std::uint32_t leaving) {
     std::swap(column.variable, basic_[leaving]);
     place_[column.variable] = static_cast<std::uint32_t>(entering) | in_column;
     place_[basic_[leaving]] = leaving;
+    return changed;
 }
 
 std::vector<std::uint64_t> Packing::weights() const {

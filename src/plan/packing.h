@@ -21,8 +21,8 @@ public:
 
     void add(const Tree& tree);
 
-    // Pivots until no tree known so far improves the sum, or `most_pivots` were made.
-    void solve(std::uint32_t most_pivots);
+    // Pivots until no tree known so far improves the sum, or `work` is used up: what a pivot changes is taken off it.
+    void solve(std::uint64_t& work);
 
     // x_t of each tree added, in order; only their proportion counts.
     [[nodiscard]] std::vector<std::uint64_t> weights() const;
@@ -42,7 +42,8 @@ private:
         std::vector<std::int64_t> entries;  // per row
     };
 
-    void pivot(std::size_t column, std::uint32_t row);
+    // Returns how many entries it changed.
+    std::uint64_t pivot(std::size_t column, std::uint32_t row);
     [[nodiscard]] std::int64_t price(std::uint32_t resource) const;
 
     const Overlay& overlay_;

@@ -95,13 +95,54 @@ std::optional<std::vector<std::uint32_t>> find_fast_cycle(const Overlay& overlay
     return best;
 }
 
+std::vector<std::uint32_t> links_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle) {
+    std::vector<std::uint32_t> links(cycle.size());
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+        links[i] = link_between(overlay, cycle[i], cycle[(i + 1) % cycle.size()]);
+    }
+    return links;
+}
+
+std::vector<std::vector<std::uint32_t>> all_cycles(const Overlay& overlay) {
+    std::vector<std::vector<std::uint32_t>> cycles;
+    const std::uint32_t n = overlay.size();
+    if (n < 3) return cycles;
+    // Depth first from rank 0; each cycle is found in both directions and kept in one.
+    std::vector<std::uint32_t> path{0};
+    std::vector<std::uint32_t> tried{0};  // neighbours of each place
+    std::vector<bool> taken(n);
+    taken[0] = true;
+    while (!path.empty()) {
+        const auto near = overlay.of(path.back());
+        if (tried.back() == near.size()) {
+            taken[path.back()] = false;
+            path.pop_back();
+            tried.pop_back();
+            continue;
+        }
+        const std::uint32_t next = near[tried.back()++].rank;
+        if (next == 0 && path.size() == n && path[1] < path.back()) cycles.push_back(path);
+        if (taken[next]) continue;
+        taken[next] = true;
+        path.push_back(next);
+        tried.push_back(0);
+    }
+    return cycles;
+}
+
 std::vector<Tree> paths_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle) {
     const std::size_t n = cycle.size();
-    std::vector<std::uint32_t> link(n);  // between places i and i + 1
-    for (std::size_t i = 0; i < n; ++i) link[i] = link_between(overlay, cycle[i], cycle[(i + 1) % n]);
+    const std::vector<std::uint32_t> link = links_of(overlay, cycle);
     std::vector<Tree> paths(n);
     std::vector<std::uint64_t> far(n);
     for (std::size_t cut = 0; cut < n; ++cut) {
+        if (overlay.capped && n <= most_members_to_try_all_roots) {
+            // A root has two children, which a capped member may be too slow for.
+            std::vector<std::uint32_t> rest = link;
+            rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(cut));
+            paths[cut] = root_tree(overlay, rest);
+            continue;
+        }
         // The path starts at place cut + 1 and ends at place cut.
         const auto at = [&](std::size_t i) { return (cut + 1 + i) % n; };
         far[0] = 0;

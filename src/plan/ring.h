@@ -18,6 +18,12 @@ namespace chaos::plan {
 // The fastest cycle that a few searches find.
 [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_fast_cycle(const Overlay& overlay, std::uint32_t effort);
 
+// The links of a cycle: link k joins places k and k + 1.
+[[nodiscard]] std::vector<std::uint32_t> links_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle);
+
+// All cycles through all members, for overlays of few members.
+[[nodiscard]] std::vector<std::vector<std::uint32_t>> all_cycles(const Overlay& overlay);
+
 // The paths that a cycle leaves when one link is taken out, each rooted in its middle; path k lacks the link between
 // places k and k + 1.
 [[nodiscard]] std::vector<Tree> paths_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle);

@@ -24,35 +24,102 @@ constexpr std::uint64_t planner_version = 1;
 struct Effort {
     std::uint32_t most_members;
     bool limits_fill;               // search again under ever smaller limits on the fill
-    std::uint32_t limits;           // at most so many
     std::uint64_t limit_numerator;  // each at most numerator / 16 of the last
+    std::uint64_t all_trees;        // look at every tree where there are at most so many
+    std::uint32_t swaps;            // of links, to better a single tree
     std::uint32_t shallow_trees;    // to start with: trees of shortest ways
     std::uint32_t cheap_trees;      // to start with: spanning trees that avoid what the others use
-    std::uint32_t generated_trees;  // by the linear program's prices, per limit
-    std::uint32_t pivots;           // per tree
+    std::uint32_t generated_trees;  // by the linear program's prices
+    std::uint32_t trial_trees;      // the same, for a first look at a limit
+    std::uint32_t roots;            // to look below for each tree within a limit
     std::uint32_t ring_steps;       // of the search for a cycle, per member; 0: no ring
+    std::uint64_t work;  // on mixtures: entries of the linear program, links looked at; each a nanosecond or two
 };
 constexpr std::array efforts{
-    Effort{8, true, 24, 15, 2, 6, 48, 32, 40},
-    Effort{16, true, 5, 11, 2, 12, 24, 32, 20},
-    Effort{128, false, 0, 0, 6, 4, 4, 8, 8},
-    Effort{max_sync_members, false, 0, 0, 3, 1, 0, 4, 0},
+    Effort{8, true, 14, 500, 400, 2, 6, 48, 8, 8, 40, 500'000},
+    Effort{16, true, 12, 200, 60, 2, 12, 32, 2, 4, 20, 500'000},
+    Effort{128, false, 0, 0, 0, 5, 4, 3, 0, 0, 8, 60'000},
+    Effort{max_sync_members, false, 0, 0, 0, 2, 1, 0, 0, 0, 0, 100'000},
 };
+
+// With so many members all cycles are looked at, and the most promising of them closely.
+constexpr std::uint32_t most_members_for_all_cycles = 7;
+constexpr std::size_t promising_cycles = 60;
 
 const Effort& effort_for(std::uint32_t members) {
     return *std::find_if(efforts.begin(), efforts.end(), [&](const Effort& e) { return members <= e.most_members; });
 }
+
+// Of the pool's trees so many, the latest, begin a mixture.
+constexpr std::size_t most_trees_to_start = 24;
 
 // Trees that share less than this part of all bytes are left out.
 constexpr std::uint64_t smallest_share = 512;
 
 constexpr std::size_t shapes = 6;
 
+// How much of each link and member the trees noted so far use, for finding others that avoid it.
+class Usage {
+public:
+    explicit Usage(const Overlay& overlay)
+        : overlay_(overlay), links_(overlay.links.size()), members_(overlay.size()), degree_(overlay.size()) {
+        for (const OverlayLink& link : overlay.links) fastest_ = std::max(fastest_, link.rate);
+    }
+
+    // As if the tree carried as much as it can.
+    void note(const Tree& tree) {
+        std::fill(degree_.begin(), degree_.end(), 0U);
+        std::uint64_t carries = unlimited >> use_bits;
+        for (std::uint32_t rank = 0; rank < degree_.size(); ++rank) {
+            if (tree.link[rank] == nobody) continue;
+            ++degree_[rank];
+            ++degree_[tree.parent[rank]];
+            carries = std::min(carries, overlay_.links[tree.link[rank]].rate);
+        }
+        if (overlay_.capped) {
+            for (std::uint32_t rank = 0; rank < degree_.size(); ++rank) {
+                carries = std::min(carries, overlay_.cap[rank] / degree_[rank]);
+            }
+        }
+        for (std::uint32_t rank = 0; rank < degree_.size(); ++rank) {
+            const std::uint32_t link = tree.link[rank];
+            if (link != nobody) links_[link] += (carries << use_bits) / overlay_.links[link].rate;
+            if (overlay_.cap[rank] != unlimited) {
+                members_[rank] += mul_div(carries << use_bits, degree_[rank], overlay_.cap[rank]);
+            }
+        }
+    }
+
+    // 4 to the power of how often the link, or one of its ends, would be saturated (piecewise linear, in 2^-use_bits).
+    [[nodiscard]] std::uint64_t pressure(std::uint32_t i) const {
+        const OverlayLink& link = overlay_.links[i];
+        const std::uint64_t used = 2 * std::max({links_[i], members_[link.low], members_[link.high]});
+        const std::uint64_t whole = std::min<std::uint64_t>(used >> use_bits, 20);
+        return ((std::uint64_t{1} << use_bits) + (used & ((1U << use_bits) - 1))) << whole;
+    }
+
+    // The same, and higher for slower links.
+    [[nodiscard]] std::uint64_t price(std::uint32_t i) const {
+        return pressure(i) * std::min<std::uint64_t>(fastest_ * 16 / overlay_.links[i].rate, 1U << 18);
+    }
+
+private:
+    static constexpr int use_bits = 8;
+    const Overlay& overlay_;
+    std::vector<std::uint64_t> links_;  // in 2^-use_bits
+    std::vector<std::uint64_t> members_;
+    std::vector<std::uint32_t> degree_;
+    std::uint64_t fastest_ = 0;
+};
+
 class Planner {
 public:
     Planner(const SyncRequest& request, const Overlay& overlay)
         : request_(request), overlay_(overlay), effort_(effort_for(overlay.size())), finder_(overlay) {
         times_.fill(unlimited);
+        for (const OverlayLink& link : overlay.links) {
+            least_chunk_ns_ = std::min({least_chunk_ns_, link.chunk_to_high_ns, link.chunk_to_low_ns});
+        }
     }
 
     SyncPlan plan();
@@ -66,14 +133,27 @@ private:
 
     void bound_loads();
     void bound_fill();
+    void try_tree(const Tree& tree);
     void try_single_trees();
+    void try_all_trees();
+    void better_single_tree();
+    [[nodiscard]] std::uint64_t tree_load_ns(std::span<const std::uint32_t> links) const;
     void try_direct_exchange();
     void try_ring();
+    void try_cycle(const std::vector<std::uint32_t>& cycle);
+    [[nodiscard]] std::vector<std::vector<std::uint32_t>> promising() const;
     void spread_trees();
+    void spread_trees_within(std::uint64_t most_fill_ns);
     void try_mixtures();
-    std::uint64_t try_mixture(std::uint64_t most_fill_ns);
+    std::uint64_t try_mixture(std::uint64_t most_fill_ns, std::uint32_t generated_trees);
     std::optional<Tree> cheapest_within(std::span<const std::uint64_t> prices, std::uint64_t most_fill_ns);
+    std::optional<std::pair<Tree, std::uint64_t>> cheapest_below(std::uint32_t root,
+                                                                 std::span<const std::uint64_t> prices,
+                                                                 std::uint64_t most_fill_ns);
     const Known& know(Tree tree);
+    // A plan that fills slower than this cannot be better than the best so far.
+    [[nodiscard]] std::uint64_t useful_fill() const { return ns_ - std::min(ns_, load_bound_ns_); }
+    void spend(std::uint64_t work) { work_ -= std::min(work_, work); }
 
     void consider(SyncShape shape, std::span<const Tree* const> trees, std::span<const std::uint64_t> weights);
     [[nodiscard]] std::vector<Portion> portions_of(std::span<const Tree* const> trees,
@@ -87,6 +167,11 @@ private:
     const Effort& effort_;
     TreeFinder finder_;
     std::deque<Known> pool_;  // grows without moving its trees
+    bool knows_all_ = false;  // the pool holds every tree
+    std::uint64_t work_ = 0;  // left for mixtures
+
+    std::uint64_t least_chunk_ns_ = unlimited;  // on the fastest hop
+    std::uint32_t next_root_ = 0;               // to look below
 
     std::uint64_t load_bound_ns_ = 0;
     std::uint64_t fill_bound_ns_ = 0;
@@ -105,6 +190,7 @@ std::vector<Portion> Planner::portions_of(std::span<const Tree* const> trees,
     u128 all = 0;
     for (const std::uint64_t weight : weights) all += weight;
     const u128 least = all / smallest_share;
+    if (all == 0) return {};
     u128 kept = 0;
     for (const std::uint64_t weight : weights) kept += weight > least ? weight : 0;
     std::vector<Portion> portions;
@@ -128,6 +214,7 @@ std::vector<Portion> Planner::portions_of(std::span<const Tree* const> trees,
 
 void Planner::consider(SyncShape shape, std::span<const Tree* const> trees, std::span<const std::uint64_t> weights) {
     const std::vector<Portion> portions = portions_of(trees, weights);
+    if (portions.empty()) return;
     if (portions.size() == 1) {
         const auto& parent = portions[0].tree->parent;
         const bool star =
@@ -192,12 +279,73 @@ void Planner::bound_fill() {
     fill_bound_ns_ = std::max(fill_bound_ns_, 2 * radius);
 }
 
-void Planner::try_single_trees() {
+void Planner::try_tree(const Tree& tree) {
     static constexpr std::array<std::uint64_t, 1> whole{1};
-    const auto try_tree = [&](const Tree& tree) {
-        const std::array<const Tree*, 1> one{&tree};
-        consider(SyncShape::tree, one, whole);
-    };
+    const std::array<const Tree*, 1> one{&tree};
+    consider(SyncShape::tree, one, whole);
+}
+
+void Planner::try_all_trees() {
+    const auto all = all_trees(overlay_, effort_.all_trees);
+    if (!all) return;
+    knows_all_ = true;
+    for (const auto& links : *all) try_tree(know(root_tree(overlay_, links)).tree);
+}
+
+// What a single tree loads its busiest link or member with.
+std::uint64_t Planner::tree_load_ns(std::span<const std::uint32_t> links) const {
+    std::uint64_t slowest = unlimited;
+    for (const std::uint32_t i : links) slowest = std::min(slowest, overlay_.links[i].rate);
+    if (overlay_.capped) {
+        std::vector<std::uint32_t> degree(overlay_.size());
+        for (const std::uint32_t i : links) {
+            ++degree[overlay_.links[i].low];
+            ++degree[overlay_.links[i].high];
+        }
+        for (std::uint32_t rank = 0; rank < overlay_.size(); ++rank) {
+            slowest = std::min(slowest, saturating_add(overlay_.cap[rank] / degree[rank], 1));
+        }
+    }
+    return mul_div(request_.bytes, ns_per_s, slowest);
+}
+
+// Exchanges one link of the best tree for another as long as that helps.
+void Planner::better_single_tree() {
+    if (trees_.size() != 1) return;
+    std::uint32_t left = effort_.swaps;
+    for (bool better = true; better && left > 0;) {
+        better = false;
+        const Tree tree = trees_[0];
+        for (std::uint32_t added = 0; added < overlay_.links.size() && left > 0; ++added) {
+            if (std::find(tree.link.begin(), tree.link.end(), added) != tree.link.end()) continue;
+            // The ranks whose links to their parents lie on the circle that the added link closes.
+            std::vector<std::uint32_t> circle;
+            for (const std::uint32_t end : {overlay_.links[added].low, overlay_.links[added].high}) {
+                for (std::uint32_t rank = end; rank != tree.root; rank = tree.parent[rank]) {
+                    const auto twice = std::find(circle.begin(), circle.end(), rank);
+                    twice == circle.end() ? circle.push_back(rank) : static_cast<void>(circle.erase(twice));
+                }
+            }
+            for (const std::uint32_t removed : circle) {
+                if (left == 0) break;
+                std::vector<std::uint32_t> links{added};
+                for (std::uint32_t rank = 0; rank < overlay_.size(); ++rank) {
+                    if (rank != removed && rank != tree.root) links.push_back(tree.link[rank]);
+                }
+                if (saturating_add(tree_load_ns(links), fill_bound_ns_) >= ns_) continue;
+                --left;
+                const std::uint64_t before = ns_;
+                try_tree(root_tree(overlay_, links));
+                better = better || ns_ < before;
+            }
+        }
+    }
+    if (trees_.size() == 1) know(trees_[0]);
+}
+
+void Planner::try_single_trees() {
+    if (effort_.all_trees > 0) try_all_trees();
+    if (knows_all_) return;
     const std::vector<std::uint32_t> widest = finder_.widest();
     std::uint64_t slowest = unlimited;
     for (const std::uint32_t i : widest) slowest = std::min(slowest, overlay_.links[i].rate);
@@ -213,8 +361,7 @@ void Planner::try_single_trees() {
     const auto farthest = [&] {
         return static_cast<std::uint32_t>(std::max_element(distance.begin(), distance.end()) - distance.begin());
     };
-    (void)finder_.shortest(0, lengths, distance);
-    const Tree across = finder_.shortest(farthest(), lengths, distance);
+    const Tree across = finder_.shortest(pool_[0].tree.order.back(), lengths, distance);
     std::uint32_t middle = farthest();
     const std::uint64_t half = distance[middle] / 2;
     while (middle != across.root && distance[across.parent[middle]] >= half) middle = across.parent[middle];
@@ -222,12 +369,13 @@ void Planner::try_single_trees() {
 
     if (!effort_.limits_fill) return;
     for (std::uint32_t root = 0; root < overlay_.size(); ++root) {
-        try_tree(know(finder_.shortest(root, lengths, distance)).tree);
+        try_tree(finder_.shortest(root, lengths, distance));
         for (OverlayLink const& link : overlay_.links) lengths.push_back(link.round_ns);
         const std::span<const std::uint64_t> rounds(lengths.data() + overlay_.links.size(), overlay_.links.size());
-        try_tree(know(finder_.shortest(root, rounds, distance)).tree);
+        try_tree(finder_.shortest(root, rounds, distance));
         lengths.resize(overlay_.links.size());
     }
+    better_single_tree();
 }
 
 void Planner::try_direct_exchange() {
@@ -240,7 +388,7 @@ void Planner::try_direct_exchange() {
     }
     for (const Tree& star : stars) pointers.push_back(&star);
     consider(SyncShape::direct, pointers, std::vector<std::uint64_t>(n, 1));
-    if (effort_.limits_fill) {
+    if (effort_.limits_fill && !knows_all_) {
         for (Tree& star : stars) know(std::move(star));
     }
 }
@@ -290,121 +438,152 @@ void Planner::try_ring() {
         least_delay += least;
     }
     if (load_bound_ns_ + least_delay > saturating_add(ns_, largest_delay)) return;
+    if (n <= most_members_for_all_cycles) {
+        for (const auto& cycle : promising()) try_cycle(cycle);
+        return;
+    }
     const auto cycle = effort_.limits_fill ? find_fast_cycle(overlay_, effort_.ring_steps * n)
                                            : find_cycle(overlay_, 0, effort_.ring_steps * n);
-    if (!cycle) return;
-    const std::vector<Tree> paths = paths_of(overlay_, *cycle);
-    std::vector<const Tree*> pointers;
-    std::vector<std::uint64_t> rates;
-    for (std::size_t i = 0; i < n; ++i) {
-        pointers.push_back(&paths[i]);
-        const std::uint32_t end = (*cycle)[(i + 1) % n];
-        const Tree& with = paths[(i + 1) % n];  // has the link that path i lacks
-        const std::uint32_t child = with.parent[end] == (*cycle)[i] ? end : (*cycle)[i];
-        rates.push_back(overlay_.links[with.link[child]].rate);
-    }
-    std::uint64_t ns = 0;
-    const std::vector<std::uint64_t> shares = ring_shares(request_.bytes, rates, ns);
-    consider(SyncShape::ring, pointers, shares);
-    consider(SyncShape::ring, pointers, std::vector<std::uint64_t>(n, 1));
+    if (cycle) try_cycle(*cycle);
 }
 
-// Fills the pool with trees that avoid each other: each raises the length of what it uses, the more the nearer it comes
-// to saturating it.
+std::vector<std::vector<std::uint32_t>> Planner::promising() const {
+    std::vector<std::vector<std::uint32_t>> cycles = all_cycles(overlay_);
+    std::vector<std::pair<std::uint64_t, std::size_t>> guesses;
+    for (std::size_t i = 0; i < cycles.size(); ++i) {
+        std::uint64_t slowest = unlimited;
+        std::uint64_t round = 0;
+        for (const std::uint32_t link : links_of(overlay_, cycles[i])) {
+            slowest = std::min(slowest, overlay_.links[link].rate);
+            round += overlay_.links[link].round_ns;
+        }
+        guesses.emplace_back(saturating_add(transfer_ns(request_.bytes, slowest), round / 2), i);
+    }
+    std::sort(guesses.begin(), guesses.end());
+    guesses.resize(std::min(guesses.size(), promising_cycles));
+    std::vector<std::vector<std::uint32_t>> best;
+    for (const auto& [guess, i] : guesses) best.push_back(std::move(cycles[i]));
+    return best;
+}
+
+void Planner::try_cycle(const std::vector<std::uint32_t>& cycle) {
+    std::vector<std::uint64_t> rates;
+    std::uint64_t delays = 0;
+    std::uint64_t largest_delay = 0;
+    for (const std::uint32_t link : links_of(overlay_, cycle)) {
+        rates.push_back(overlay_.links[link].rate);
+        delays += overlay_.links[link].delay_ns;
+        largest_delay = std::max(largest_delay, overlay_.links[link].delay_ns);
+    }
+    std::uint64_t load = 0;
+    const std::vector<std::uint64_t> shares = ring_shares(request_.bytes, rates, load);
+    // A path's ways up and down pass each of its links at least once.
+    if (load + delays - largest_delay >= ns_) return;
+    const std::vector<Tree> paths = paths_of(overlay_, cycle);
+    std::vector<const Tree*> pointers;
+    for (const Tree& path : paths) pointers.push_back(&path);
+    consider(SyncShape::ring, pointers, shares);
+    consider(SyncShape::ring, pointers, std::vector<std::uint64_t>(cycle.size(), 1));
+}
+
+// Fills the pool with trees that avoid each other.
 void Planner::spread_trees() {
-    constexpr int use_bits = 8;
-    std::vector<std::uint64_t> use(overlay_.links.size());  // how often saturated, in 2^-use_bits
-    std::vector<std::uint64_t> member_use(overlay_.size());
-    const auto note = [&](const Tree& tree) {
-        std::vector<std::uint32_t> degree(overlay_.size());
-        for (std::uint32_t rank = 0; rank < overlay_.size(); ++rank) {
-            if (tree.link[rank] == nobody) continue;
-            ++degree[rank];
-            ++degree[tree.parent[rank]];
-        }
-        std::uint64_t carries = unlimited;
-        for (std::uint32_t rank = 0; rank < overlay_.size(); ++rank) {
-            if (tree.link[rank] != nobody) carries = std::min(carries, overlay_.links[tree.link[rank]].rate);
-            carries = std::min(carries, overlay_.cap[rank] / degree[rank]);
-        }
-        for (std::uint32_t rank = 0; rank < overlay_.size(); ++rank) {
-            if (tree.link[rank] != nobody) {
-                use[tree.link[rank]] += (carries << use_bits) / overlay_.links[tree.link[rank]].rate;
-            }
-            if (overlay_.cap[rank] != unlimited) {
-                member_use[rank] += mul_div(carries << use_bits, degree[rank], overlay_.cap[rank]);
-            }
-        }
-    };
-    // 4 to the power of the use, piecewise linear.
-    const auto price = [&](std::uint32_t i) {
-        const OverlayLink& link = overlay_.links[i];
-        const std::uint64_t used = 2 * std::max({use[i], member_use[link.low], member_use[link.high]});
-        const std::uint64_t whole = std::min<std::uint64_t>(used >> use_bits, 20);
-        return ((std::uint64_t{1} << use_bits) + (used & ((1U << use_bits) - 1))) << whole;
-    };
-    for (const Known& known : pool_) note(known.tree);
+    Usage usage(overlay_);
+    for (const Known& known : pool_) usage.note(known.tree);
     std::vector<std::uint64_t> costs(overlay_.links.size());
-    std::uint64_t fastest = 0;
-    for (const OverlayLink& link : overlay_.links) fastest = std::max(fastest, link.rate);
     for (std::uint32_t made = 0; made < effort_.cheap_trees; ++made) {
-        for (std::uint32_t i = 0; i < costs.size(); ++i) {
-            const std::uint64_t slower = std::min<std::uint64_t>(fastest * 16 / overlay_.links[i].rate, 1U << 18);
-            costs[i] = price(i) * slower;
-        }
-        note(know(root_tree(overlay_, finder_.cheapest(costs))).tree);
+        for (std::uint32_t i = 0; i < costs.size(); ++i) costs[i] = usage.price(i);
+        usage.note(know(root_tree(overlay_, finder_.cheapest(costs))).tree);
     }
     std::vector<std::uint64_t> distance;
     const std::uint32_t root = pool_[1].tree.root;
     for (std::uint32_t made = 0; made < effort_.shallow_trees; ++made) {
         for (std::uint32_t i = 0; i < costs.size(); ++i) {
-            costs[i] = saturate(u128{overlay_.links[i].round_ns} * price(i));
+            costs[i] = saturate(u128{overlay_.links[i].round_ns} * usage.pressure(i));
         }
-        note(know(finder_.shortest(root, costs, distance)).tree);
+        usage.note(know(finder_.shortest(root, costs, distance)).tree);
     }
 }
 
-std::optional<Tree> Planner::cheapest_within(std::span<const std::uint64_t> prices, std::uint64_t most_fill_ns) {
-    if (most_fill_ns == unlimited) return root_tree(overlay_, finder_.cheapest(prices));
-    std::uint64_t least_chunk = unlimited;
-    for (const OverlayLink& link : overlay_.links) {
-        least_chunk = std::min({least_chunk, link.chunk_to_high_ns, link.chunk_to_low_ns});
-    }
-    std::optional<Tree> best;
-    std::uint64_t best_cost = unlimited;
+// The same within a limit on the fill: one below each root that reaches all in time.
+void Planner::spread_trees_within(std::uint64_t most_fill_ns) {
+    Usage usage(overlay_);
+    std::vector<std::uint64_t> costs(overlay_.links.size());
     for (std::uint32_t root = 0; root < overlay_.size(); ++root) {
-        auto tree = finder_.bounded(root, prices, most_fill_ns + least_chunk);
-        if (!tree) continue;
-        std::uint64_t cost = 0;
-        for (const std::uint32_t link : tree->link) cost += link == nobody ? 0 : prices[link];
-        if (cost >= best_cost || fill_ns(overlay_, *tree, overlay_.chunk_bytes) > most_fill_ns) continue;
-        best_cost = cost;
-        best = std::move(tree);
+        for (std::uint32_t i = 0; i < costs.size(); ++i) costs[i] = usage.price(i);
+        if (auto tree = cheapest_below(root, costs, most_fill_ns)) usage.note(know(std::move(tree->first)).tree);
+    }
+}
+
+// The cheapest tree below a root that fills in time, and its price.
+std::optional<std::pair<Tree, std::uint64_t>> Planner::cheapest_below(std::uint32_t root,
+                                                                      std::span<const std::uint64_t> prices,
+                                                                      std::uint64_t most_fill_ns) {
+    spend(std::uint64_t{8} * overlay_.size() + 4 * overlay_.links.size());
+    const auto found = finder_.bounded(root, prices, saturating_add(most_fill_ns, least_chunk_ns_));
+    if (!found) return std::nullopt;
+    Tree tree = hang_tree(overlay_, found->links, root);
+    if (overlay_.capped && fill_ns(overlay_, tree, overlay_.chunk_bytes) > most_fill_ns) return std::nullopt;
+    return std::pair(std::move(tree), found->price);
+}
+
+std::optional<Tree> Planner::cheapest_within(std::span<const std::uint64_t> prices, std::uint64_t most_fill_ns) {
+    if (knows_all_) {
+        const Known* best = nullptr;
+        std::uint64_t least = unlimited;
+        for (const Known& known : pool_) {
+            if (known.fill_ns > most_fill_ns) continue;
+            std::uint64_t cost = 0;
+            for (const std::uint32_t link : known.tree.link) cost += link == nobody ? 0 : prices[link];
+            if (cost >= least) continue;
+            least = cost;
+            best = &known;
+        }
+        return best != nullptr ? std::optional(best->tree) : std::nullopt;
+    }
+    if (most_fill_ns == unlimited) return root_tree(overlay_, finder_.cheapest(prices));
+    std::optional<Tree> best;
+    std::uint64_t least = unlimited;
+    for (std::uint32_t tried = 0; tried < std::min(effort_.roots, overlay_.size()); ++tried) {
+        next_root_ = (next_root_ + 1) % overlay_.size();
+        auto found = cheapest_below(next_root_, prices, most_fill_ns);
+        if (!found || found->second >= least) continue;
+        least = found->second;
+        best = std::move(found->first);
     }
     return best;
 }
 
 // The best mixture of trees that fill within a limit. Returns the largest fill among the trees it uses, 0 if there is
 // no such tree.
-std::uint64_t Planner::try_mixture(std::uint64_t most_fill_ns) {
+std::uint64_t Planner::try_mixture(std::uint64_t most_fill_ns, std::uint32_t generated_trees) {
     Packing packing(overlay_);
     std::vector<const Known*> used;
     const auto add = [&](const Known& known) {
         packing.add(known.tree);
         used.push_back(&known);
     };
-    for (const Known& known : pool_) {
-        if (known.fill_ns <= most_fill_ns) add(known);
+    std::deque<Known> again;  // copies of the pool's trees, where the pool holds all
+    if (!knows_all_) {
+        if (most_fill_ns != unlimited) spread_trees_within(most_fill_ns);
+        for (std::size_t i = pool_.size(); i-- > 0 && used.size() < most_trees_to_start;) {
+            if (pool_[i].fill_ns <= most_fill_ns) add(pool_[i]);
+        }
     }
+    const auto keep = [&](Tree tree) -> const Known& {
+        if (!knows_all_) return know(std::move(tree));
+        const std::uint64_t fill = fill_ns(overlay_, tree, overlay_.chunk_bytes);
+        return again.emplace_back(Known{std::move(tree), fill});
+    };
     if (used.empty()) {
         std::vector<std::uint64_t> slowness;
         for (const OverlayLink& link : overlay_.links) slowness.push_back(fastest_bytes_per_s / link.rate);
         auto tree = cheapest_within(slowness, most_fill_ns);
         if (!tree) return 0;
-        add(know(std::move(*tree)));
+        add(keep(std::move(*tree)));
     }
-    packing.solve(effort_.pivots * static_cast<std::uint32_t>(used.size()));
-    for (std::uint32_t made = 0; made < effort_.generated_trees; ++made) {
+    packing.solve(work_);
+    for (std::uint32_t made = 0; made < generated_trees && work_ > 0; ++made) {
         const std::vector<std::uint64_t> prices = packing.prices();
         auto tree = cheapest_within(prices, most_fill_ns);
         if (!tree) break;
@@ -413,8 +592,8 @@ std::uint64_t Planner::try_mixture(std::uint64_t most_fill_ns) {
         if (most_fill_ns == unlimited) load_bound_ns_ = std::max(load_bound_ns_, packing.bound_ns(cost));
         constexpr std::uint64_t enough = Packing::one - Packing::one / 256;
         if (cost >= enough) break;
-        add(know(std::move(*tree)));
-        packing.solve(effort_.pivots);
+        add(keep(std::move(*tree)));
+        packing.solve(work_);
     }
     const std::vector<std::uint64_t> weights = packing.weights();
     std::vector<const Tree*> trees;
@@ -429,8 +608,11 @@ std::uint64_t Planner::try_mixture(std::uint64_t most_fill_ns) {
 }
 
 void Planner::try_mixtures() {
-    spread_trees();
-    std::uint64_t fill = try_mixture(unlimited);
+    if (!knows_all_) spread_trees();
+    work_ = effort_.work;
+    // Where filling takes most of the time, trees that fill slowly are not worth looking at.
+    std::uint64_t limit = effort_.limits_fill && useful_fill() < pool_[0].fill_ns ? useful_fill() : unlimited;
+    std::uint64_t fill = try_mixture(limit, limit == unlimited ? effort_.generated_trees : effort_.trial_trees);
     if (!effort_.limits_fill) {
         // The shallow trees alone.
         std::vector<std::uint64_t> fills;
@@ -445,18 +627,22 @@ void Planner::try_mixtures() {
                 packing.add(known.tree);
                 trees.push_back(&known.tree);
             }
-            packing.solve(effort_.pivots * static_cast<std::uint32_t>(trees.size()));
+            packing.solve(work_);
             consider(SyncShape::mixture, trees, packing.weights());
         }
         return;
     }
-    std::uint64_t limit = fill;
-    for (std::uint32_t step = 0; step < effort_.limits && fill > 0; ++step) {
-        limit = std::min(fill - 1, limit / 16 * effort_.limit_numerator);
-        // Smaller limits only add load: no gain is left once the bounds leave none.
-        if (limit < fill_bound_ns_ || load_bound_ns_ + fill_bound_ns_ >= ns_ - ns_ / 128) return;
-        fill = try_mixture(limit);
+    // Ever smaller limits, each with a few trees; what is left of the work goes to the most promising one.
+    std::uint64_t best_limit = limit;
+    const std::uint64_t reserve = knows_all_ ? 0 : work_ / 2;
+    while (fill > 0 && work_ > reserve) {
+        limit = std::min({fill - 1, limit / 16 * effort_.limit_numerator, useful_fill()});
+        if (limit < fill_bound_ns_) break;
+        const std::uint64_t before = ns_;
+        fill = try_mixture(limit, knows_all_ ? effort_.generated_trees : effort_.trial_trees);
+        if (ns_ < before) best_limit = limit;
     }
+    if (!knows_all_ && best_limit != unlimited) try_mixture(best_limit, effort_.generated_trees);
 }
 
 SyncPlan Planner::plan() {

@@ -10,8 +10,10 @@ namespace chaos::plan {
 namespace {
 
 constexpr int link_bits = 16;
-static_assert(max_sync_links <= 1U << link_bits);
-constexpr std::uint64_t longest_length = unlimited / max_sync_members / 2;  // a way through all members fits 64 bits
+static_assert(max_sync_links <= 1U << link_bits && fastest_bytes_per_s <= std::uint64_t{1} << (64 - link_bits));
+constexpr int rank_bits = 14;
+static_assert(max_sync_members <= 1U << rank_bits);
+constexpr std::uint64_t farthest = (std::uint64_t{1} << (64 - rank_bits)) - 1;  // 13 days; beyond, all is equally far
 constexpr std::uint64_t largest_price = (std::uint64_t{1} << 47) - 1;
 
 std::uint32_t group_of(std::vector<std::uint32_t>& group, std::uint32_t rank) {
@@ -22,14 +24,96 @@ std::uint32_t group_of(std::vector<std::uint32_t>& group, std::uint32_t rank) {
     return rank;
 }
 
+__extension__ using i128 = __int128;
+
+// Beyond, the count might leave 128 bits on its way.
+constexpr std::uint32_t most_members_to_count = 12;
+
+// Kirchhoff: any cofactor of the Laplacian, by Bareiss' elimination, which stays in whole numbers.
+i128 count_trees(const Overlay& overlay) {
+    const std::size_t n = overlay.size() - 1;
+    std::vector<i128> a(n * n);
+    for (const OverlayLink& link : overlay.links) {
+        for (const std::uint32_t end : {link.low, link.high}) {
+            if (end < n) a[end * n + end] += 1;
+        }
+        if (link.high >= n) continue;
+        a[link.low * n + link.high] -= 1;
+        a[link.high * n + link.low] -= 1;
+    }
+    i128 previous = 1;
+    for (std::size_t k = 0; k + 1 < n; ++k) {
+        // Principal minors of a connected overlay's Laplacian are positive: no pivot is ever 0.
+        for (std::size_t i = k + 1; i < n; ++i) {
+            for (std::size_t j = k + 1; j < n; ++j) {
+                a[i * n + j] = (a[i * n + j] * a[k * n + k] - a[i * n + k] * a[k * n + j]) / previous;
+            }
+        }
+        previous = a[k * n + k];
+    }
+    return a[n * n - 1];
+}
+
+struct Enumeration {
+    const Overlay& overlay;
+    std::vector<std::uint32_t> chosen;
+    std::vector<std::vector<std::uint32_t>> trees;
+
+    // Whether the links from `next` on can still join all groups.
+    [[nodiscard]] bool can_span(std::uint32_t next, std::vector<std::uint32_t> group) const {
+        std::size_t joined = chosen.size();
+        for (std::uint32_t i = next; i < overlay.links.size() && joined + 1 < overlay.size(); ++i) {
+            const std::uint32_t a = group_of(group, overlay.links[i].low);
+            const std::uint32_t b = group_of(group, overlay.links[i].high);
+            if (a == b) continue;
+            group[a] = b;
+            ++joined;
+        }
+        return joined + 1 == overlay.size();
+    }
+
+    // As deep as there are links.
+    // NOLINTNEXTLINE(misc-no-recursion)
+    void extend(std::uint32_t next, std::vector<std::uint32_t>& group) {
+        if (chosen.size() + 1 == overlay.size()) {
+            trees.push_back(chosen);
+            return;
+        }
+        if (!can_span(next, group)) return;
+        const std::uint32_t a = group_of(group, overlay.links[next].low);
+        const std::uint32_t b = group_of(group, overlay.links[next].high);
+        if (a != b) {
+            std::vector<std::uint32_t> joined = group;
+            joined[a] = b;
+            chosen.push_back(next);
+            extend(next + 1, joined);
+            chosen.pop_back();
+        }
+        extend(next + 1, group);
+    }
+};
+
 }  // namespace
+
+std::optional<std::vector<std::vector<std::uint32_t>>> all_trees(const Overlay& overlay, std::uint64_t most) {
+    if (overlay.size() < 2 || overlay.size() > most_members_to_count) return std::nullopt;
+    if (count_trees(overlay) > static_cast<i128>(most)) return std::nullopt;
+    Enumeration enumeration{overlay, {}, {}};
+    std::vector<std::uint32_t> group(overlay.size());
+    std::iota(group.begin(), group.end(), 0U);
+    enumeration.extend(0, group);
+    return std::move(enumeration.trees);
+}
 
 TreeFinder::TreeFinder(const Overlay& overlay) : overlay_(overlay), by_rate_(overlay.links.size()) {
     rounds_.reserve(overlay.links.size());
     for (const OverlayLink& link : overlay.links) rounds_.push_back(link.round_ns);
-    std::iota(by_rate_.begin(), by_rate_.end(), 0U);
-    std::stable_sort(by_rate_.begin(), by_rate_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return overlay.links[a].rate > overlay.links[b].rate; });
+    keys_.resize(overlay.links.size());
+    for (std::uint32_t i = 0; i < keys_.size(); ++i) {
+        keys_[i] = (fastest_bytes_per_s - overlay.links[i].rate) << link_bits | i;
+    }
+    std::sort(keys_.begin(), keys_.end());
+    for (std::size_t i = 0; i < keys_.size(); ++i) by_rate_[i] = keys_[i] & (max_sync_links - 1);
 }
 
 std::vector<std::uint32_t> TreeFinder::join_up(std::span<const std::uint32_t> links_in_order) {
@@ -75,22 +159,23 @@ Tree TreeFinder::shortest(std::uint32_t root, std::span<const std::uint64_t> len
     distance.assign(n, unlimited);
     distance[root] = 0;
     tree.parent[root] = root;
-    using Entry = std::pair<std::uint64_t, std::uint32_t>;
-    std::vector<Entry> heap{{0, root}};
-    heap.reserve(2 * n);
+    // (distance, rank) in one word: distances keep the bits that the rank leaves.
+    std::vector<std::uint64_t> heap{root};
+    heap.reserve(std::size_t{2} * n);
     while (!heap.empty()) {
         std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-        const auto [far, rank] = heap.back();
+        const std::uint64_t far = heap.back() >> rank_bits;
+        const auto rank = static_cast<std::uint32_t>(heap.back() & (max_sync_members - 1));
         heap.pop_back();
         if (far != distance[rank]) continue;
         tree.order.push_back(rank);
         for (const Neighbour& neighbour : overlay_.of(rank)) {
-            const std::uint64_t there = far + std::min(lengths[neighbour.link], longest_length);
+            const std::uint64_t there = std::min(far + std::min(lengths[neighbour.link], farthest), farthest);
             if (there >= distance[neighbour.rank]) continue;
             distance[neighbour.rank] = there;
             tree.parent[neighbour.rank] = rank;
             tree.link[neighbour.rank] = neighbour.link;
-            heap.emplace_back(there, neighbour.rank);
+            heap.push_back(there << rank_bits | neighbour.rank);
             std::push_heap(heap.begin(), heap.end(), std::greater<>());
         }
     }
@@ -119,57 +204,65 @@ std::uint64_t TreeFinder::radius_ns() {
     return least;
 }
 
-std::optional<Tree> TreeFinder::bounded(std::uint32_t root, std::span<const std::uint64_t> prices,
-                                        std::uint64_t most_ns) {
+std::optional<BoundedTree> TreeFinder::bounded(std::uint32_t root, std::span<const std::uint64_t> prices,
+                                               std::uint64_t most_ns) {
     const ShortestWays& ways = ways_from(root);
-    if (ways.radius > most_ns) return std::nullopt;
+    if (ways.radius > most_ns || ways.radius >= farthest) return std::nullopt;
     const std::uint32_t n = overlay_.size();
-    struct Best {
-        std::uint64_t price = unlimited;
+    struct Place {
+        std::uint64_t price = unlimited;  // of the best way to join the tree
         std::uint64_t distance = unlimited;
         std::uint32_t parent = nobody;
+        std::uint32_t link = nobody;
+        bool taken = false;
     };
-    std::vector<Best> best(n);
-    std::vector<std::uint64_t> distance(n, unlimited);
-    std::vector<std::uint32_t> parent(n, nobody);
-    const auto take = [&](std::uint32_t rank, std::uint32_t above, std::uint64_t far) {
-        parent[rank] = above;
-        distance[rank] = far;
+    std::vector<Place> places(n);
+    const auto look_around = [&](std::uint32_t rank) {
         for (const Neighbour& neighbour : overlay_.of(rank)) {
-            const std::uint64_t there = far + rounds_[neighbour.link];
-            if (parent[neighbour.rank] != nobody || there > most_ns) continue;
+            Place& place = places[neighbour.rank];
+            const std::uint64_t there = places[rank].distance + rounds_[neighbour.link];
+            if (place.taken || there > most_ns) continue;
             const std::uint64_t price = prices[neighbour.link];
-            Best& known = best[neighbour.rank];
-            if (price > known.price || (price == known.price && there >= known.distance)) continue;
-            known = {price, there, rank};
+            if (price > place.price || (price == place.price && there >= place.distance)) continue;
+            place = {price, there, rank, neighbour.link, false};
         }
     };
-    take(root, root, 0);
+    places[root] = {0, 0, root, nobody, true};
+    look_around(root);
     for (std::uint32_t taken = 1; taken < n;) {
         std::uint32_t next = nobody;
         for (std::uint32_t rank = 0; rank < n; ++rank) {
-            if (parent[rank] != nobody || best[rank].parent == nobody) continue;
-            if (next == nobody || best[rank].price < best[next].price) next = rank;
+            if (places[rank].taken || places[rank].parent == nobody) continue;
+            if (next == nobody || places[rank].price < places[next].price) next = rank;
         }
         if (next != nobody) {
-            take(next, best[next].parent, best[next].distance);
+            places[next].taken = true;
             ++taken;
+            look_around(next);
             continue;
         }
         // Nobody left is within the limit: bring the first of them by its shortest way. Ranks on it that are in the
         // tree already come nearer to the root, so that no limit breaks and no circle closes.
         std::uint32_t left_out = 0;
-        while (parent[left_out] != nobody) ++left_out;
+        while (places[left_out].taken) ++left_out;
         std::vector<std::uint32_t> way{left_out};
         while (way.back() != root) way.push_back(ways.tree.parent[way.back()]);
         for (std::size_t i = way.size() - 1; i-- > 0;) {
             const std::uint32_t rank = way[i];
-            if (distance[rank] == ways.distance[rank]) continue;
-            if (parent[rank] == nobody) ++taken;
-            take(rank, way[i + 1], ways.distance[rank]);
+            if (places[rank].taken && places[rank].distance == ways.distance[rank]) continue;
+            if (!places[rank].taken) ++taken;
+            places[rank] = {0, ways.distance[rank], way[i + 1], ways.tree.link[rank], true};
+            look_around(rank);
         }
     }
-    return tree_of_parents(overlay_, std::move(parent));
+    BoundedTree tree;
+    tree.root = root;
+    for (std::uint32_t rank = 0; rank < n; ++rank) {
+        if (rank == root) continue;
+        tree.links.push_back(places[rank].link);
+        tree.price += prices[places[rank].link];
+    }
+    return tree;
 }
 
 }  // namespace chaos::plan

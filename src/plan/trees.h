@@ -10,6 +10,16 @@
 
 namespace chaos::plan {
 
+// All spanning trees as lists of links, if there are at most `most`.
+[[nodiscard]] std::optional<std::vector<std::vector<std::uint32_t>>> all_trees(const Overlay& overlay,
+                                                                               std::uint64_t most);
+
+struct BoundedTree {
+    std::uint32_t root = 0;
+    std::vector<std::uint32_t> links;
+    std::uint64_t price = 0;  // of all links
+};
+
 // Keeps what all searches of one plan share. Ties go to the faster link, then to the lower ranks.
 class TreeFinder {
 public:
@@ -28,8 +38,8 @@ public:
     // A cheap tree below `root` in which no rank is farther than `most_ns` there and back; none where the overlay has
     // no such tree. A heuristic, for small overlays: it grows the tree link by link, always the cheapest that keeps
     // within the limit, and brings ranks that were left out by their shortest ways.
-    [[nodiscard]] std::optional<Tree> bounded(std::uint32_t root, std::span<const std::uint64_t> prices,
-                                              std::uint64_t most_ns);
+    [[nodiscard]] std::optional<BoundedTree> bounded(std::uint32_t root, std::span<const std::uint64_t> prices,
+                                                     std::uint64_t most_ns);
 
     // The smallest distance, there and back, within which some root reaches all. For small overlays.
     [[nodiscard]] std::uint64_t radius_ns();
