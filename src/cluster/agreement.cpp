@@ -257,7 +257,10 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
         answer(from, std::move(reply));
         return true;
     }
-    if (role == Role::active && !delta.settlement && delta.first_step < started && !CHAOS_PLANTED(promise_not_kept)) {
+    // Voting for a planned change promises not to contribute to its steps under this view. Too late for that if one was
+    // begun, unless it was stopped: then it is not completed before a settlement.
+    if (role == Role::active && !delta.settlement && !stopped && delta.first_step < started &&
+        !CHAOS_PLANTED(promise_not_kept)) {
         reply.started = started;
         answer(from, std::move(reply));
         return true;
@@ -529,8 +532,10 @@ void Member::State::on_accepted(const Accepted& accepted) {
     if (accepted.value == Name{}) {
         highest_round = std::max(highest_round, accepted.promised.round);
         if (accepted.promised > proposal->ballot) return drop_proposal(2 * spread() + options.resend);
-        // The change came too early for somebody. Ask how far everybody is, and name a later step.
-        return drop_proposal(0);
+        // The change comes too early for this one. A quorum of others is still enough: then nobody completes that step
+        // under the old view. If too few are left for a quorum, the step is interrupted.
+        proposal->declined.insert(accepted.stamp.author.node);
+        return advance();
     }
     if (accepted.value != proposal->value) return;
     proposal->votes.insert(accepted.stamp.author.node);
@@ -594,7 +599,11 @@ void Member::State::advance() {
                 return proposal->votes.contains(node);
             });
         }
-        if (enough) decide();
+        if (enough) return decide();
+        std::vector<NodeId> willing;
+        for (const MemberInfo& member : view.members)
+            if (!proposal->declined.contains(member.id.node)) willing.push_back(member.id.node);
+        if (!is_quorum(view, willing)) prepare(true);
         return;
     }
 
@@ -655,10 +664,16 @@ void Member::State::advance() {
     }
     if (!fork) {
         const Promise* voted = nullptr;
-        for (const auto& [node, promise] : proposal->promises)
+        std::uint64_t farthest = 0;
+        for (const auto& [node, promise] : proposal->promises) {
             if (promise.accepted && (voted == nullptr || promise.accepted->ballot > voted->accepted->ballot))
                 voted = &promise;
-        if (voted != nullptr) return propose_value(Delta(voted->accepted->delta));
+            if (promise.report.role == Role::active) farthest = std::max(farthest, promise.report.applied);
+        }
+        // A planned change that a quorum voted for keeps its first step from being completed under this view. If
+        // somebody did complete it, there was no such quorum.
+        if (voted != nullptr && (voted->accepted->delta.settlement || voted->accepted->delta.first_step >= farthest))
+            return propose_value(Delta(voted->accepted->delta));
     }
     std::map<NodeId, Report> reports;
     for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);

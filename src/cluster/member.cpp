@@ -118,12 +118,15 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                 Request request;
                 request.kind = RequestKind::disconnect;
                 request.link = link_between(state.self(), what.peer);
+                if (state.line.empty() || state.tip().find(request.link) == nullptr)
+                    return state.note("there is no link to " + brief(what.peer));
                 state.ask_for(std::move(request));
             } else if constexpr (std::is_same_v<T, InstitutionCommand>) {
                 Request request;
                 request.kind = what.kind;
                 request.name = what.root;
                 request.subject.node = what.node;
+                if (state.line.empty()) return state.note("not possible: this node has no cluster");
                 state.ask_for(std::move(request));
             }
         },

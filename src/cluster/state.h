@@ -70,6 +70,7 @@ struct Proposal {
     Delta delta;
     Name value{};
     std::set<NodeId> votes;
+    std::set<NodeId> declined;  // who had begun a step of the planned change already
 };
 
 // A request of our own that is repeated until the view has what it asks for.

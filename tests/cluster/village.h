@@ -1,0 +1,250 @@
+// A village: a handful of Members joined by perfect links in virtual time, with steps that complete when everybody who
+// takes part has begun them. Enough to watch the protocol do its work; src/sim is where it is tormented.
+#pragma once
+
+#include "cluster/member.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace chaos::cluster {
+
+class PlainSigner : public Signer {
+public:
+    explicit PlainSigner(NodeId self) : self_(self) {}
+    Signature sign(std::span<const std::uint8_t> bytes) const override { return of(self_, bytes); }
+    bool verify(NodeId author, std::span<const std::uint8_t> bytes, const Signature& signature) const override {
+        return of(author, bytes) == signature;
+    }
+    static Signature of(NodeId node, std::span<const std::uint8_t> bytes) {
+        Signature signature{};
+        const std::uint64_t hash = xxh3(std::as_bytes(bytes)) ^ (node.high * 0x9e3779b97f4a7c15U);
+        for (unsigned i = 0; i < 8; ++i) signature[i] = static_cast<std::uint8_t>(hash >> (8 * i));
+        return signature;
+    }
+
+private:
+    NodeId self_;
+};
+
+class Village {
+public:
+    struct House {
+        NodeId id;
+        std::unique_ptr<PlainSigner> signer;
+        std::unique_ptr<Member> member;
+        std::optional<DiskRecord> disk;
+        std::optional<Checkpoint> checkpoint;
+        bool up = true;
+        bool frozen = false;
+        bool left = false;
+        std::optional<std::pair<std::uint64_t, ViewPtr>> running;
+        std::vector<std::string> notes;
+        std::vector<std::string> excluded;
+        std::uint64_t life = 1;
+    };
+
+    Nanoseconds delay = 5 * millisecond;
+    Nanoseconds step_time = 100 * millisecond;
+    Nanoseconds now = 0;
+    Options options;
+    bool strict = false;
+    std::set<LinkId> cuts;
+
+    static NodeId node(unsigned number) { return {.high = std::uint64_t{number + 1} << 56, .low = number + 1}; }
+    static Name institution() { return sha256("institution"); }
+
+    House& house(unsigned number) { return houses.at(node(number)); }
+    Member& member(unsigned number) { return *house(number).member; }
+
+    void add(unsigned number) {
+        House& fresh = houses[node(number)];
+        fresh.id = node(number);
+        fresh.signer = std::make_unique<PlainSigner>(fresh.id);
+        begin_life(fresh);
+    }
+    void found(unsigned number) {
+        add(number);
+        Founding founding;
+        founding.run = sha256("run");
+        founding.batch = 64;
+        founding.strict = strict;
+        founding.institutions = {{.root = institution()}};
+        put(now, node(number), FoundCommand{founding});
+    }
+    void join(unsigned number, unsigned contact) {
+        add(number);
+        put(now, node(number), JoinCommand{{{.node = node(contact), .address = ""}}});
+    }
+    void tell(unsigned number, Event event) { put(now, node(number), std::move(event)); }
+
+    void crash(unsigned number) {
+        House& gone = house(number);
+        gone.up = false;
+        gone.member.reset();
+        gone.running.reset();
+        for (auto link = links.begin(); link != links.end();) {
+            if (link->touches(gone.id)) {
+                put(now + delay, link->other(gone.id), LinkClosed{gone.id});
+                link = links.erase(link);
+            } else {
+                ++link;
+            }
+        }
+    }
+    void restart(unsigned number, bool disk_kept) {
+        House& back = house(number);
+        if (!disk_kept) {
+            back.disk.reset();
+            back.checkpoint.reset();
+        }
+        back.up = true;
+        ++back.life;
+        begin_life(back);
+    }
+
+    // Runs until the condition holds; false after `limit` of virtual time.
+    template <class Condition>
+    bool until(Condition condition, Nanoseconds limit = 60 * second) {
+        const Nanoseconds end = now + limit;
+        while (!condition()) {
+            if (queue.empty() || queue.begin()->first.first > end) return false;
+            auto entry = queue.extract(queue.begin());
+            now = entry.key().first;
+            deliver(entry.mapped().first, entry.mapped().second);
+        }
+        return true;
+    }
+    void pass(Nanoseconds time) {
+        put(now + time, NodeId{}, Tick{});
+        const Nanoseconds end = now + time;
+        until([&] { return now >= end; }, time + second);
+    }
+    // All of these are active in one view that lists exactly them, and train.
+    bool settled(const std::vector<unsigned>& numbers) {
+        std::set<Name> views;
+        for (const unsigned number : numbers) {
+            if (!house(number).up || member(number).role() != Role::active) return false;
+            views.insert(member(number).view()->name);
+        }
+        return views.size() == 1 && member(numbers[0]).view()->members.size() == numbers.size();
+    }
+    bool advanced(const std::vector<unsigned>& numbers, std::uint64_t to) {
+        return std::ranges::all_of(numbers, [&](unsigned number) { return member(number).applied() >= to; });
+    }
+
+    // How everybody stands, for a failing test's message.
+    [[nodiscard]] std::string story() const {
+        std::string text;
+        for (const auto& [id, at] : houses) {
+            text += brief(id) + ": ";
+            if (!at.member) {
+                text += "down\n";
+                continue;
+            }
+            const ViewPtr view = at.member->view();
+            text += at.member->why() + "; applied " + std::to_string(at.member->applied());
+            if (view) text += ", epoch " + std::to_string(view->epoch) + " of " + std::to_string(view->members.size());
+            for (const std::string& said : at.notes) text += "\n    " + said;
+            text += "\n";
+        }
+        return text;
+    }
+
+    std::map<NodeId, House> houses;
+    std::set<LinkId> links;
+
+private:
+    std::map<std::pair<Nanoseconds, std::uint64_t>, std::pair<NodeId, Event>> queue;
+    std::uint64_t order = 0;
+    std::map<std::pair<std::uint64_t, Name>, std::set<NodeId>> begun;
+
+    void put(Nanoseconds at, NodeId to, Event event) {
+        queue.emplace(std::pair(at, ++order), std::pair(to, std::move(event)));
+    }
+
+    void begin_life(House& at) {
+        Identity identity;
+        identity.member = {.node = at.id, .incarnation = at.life * 1000};
+        identity.run = sha256("run");
+        identity.institution = institution();
+        identity.speed = 10;
+        at.running.reset();
+        at.member = std::make_unique<Member>(options, identity, *at.signer, at.disk, at.checkpoint, now);
+        put(now, at.id, Tick{});
+    }
+
+    bool cut(NodeId x, NodeId y) const { return cuts.contains(link_between(x, y)); }
+
+    void deliver(NodeId to, const Event& event) {
+        const auto at = houses.find(to);
+        if (at == houses.end() || !at->second.up || !at->second.member) return;
+        House& target = at->second;
+        if (target.frozen) return put(now + 10 * millisecond, to, event);
+        if (const auto* received = std::get_if<Received>(&event);
+            received != nullptr && !links.contains(link_between(to, received->from)))
+            return;
+        if (const auto* done = std::get_if<Applied>(&event)) {
+            if (!target.running || target.running->first != done->step) return;
+            target.running.reset();
+            target.checkpoint = Checkpoint{.applied = done->step, .lineage = sha256(std::to_string(done->step))};
+        }
+        for (Action& action : target.member->step(event, now)) carry_out(target, action);
+        if (target.member) put(std::max(target.member->wake_at(), now + 1), to, Tick{});
+    }
+
+    void carry_out(House& from, Action& action) {
+        if (auto* send = std::get_if<Send>(&action)) {
+            if (links.contains(link_between(from.id, send->to)) && !cut(from.id, send->to))
+                put(now + delay, send->to, Received{.from = from.id, .message = send->message});
+        } else if (auto* dial = std::get_if<Dial>(&action)) {
+            const auto peer = houses.find(dial->peer);
+            if (peer == houses.end() || !peer->second.up || peer->second.left || cut(from.id, dial->peer)) {
+                put(now + second, from.id, DialFailed{dial->peer});
+            } else {
+                links.insert(link_between(from.id, dial->peer));
+                put(now + delay, dial->peer, LinkUp{from.id});
+                put(now + 2 * delay, from.id, LinkUp{dial->peer});
+            }
+        } else if (auto* close = std::get_if<CloseLink>(&action)) {
+            links.erase(link_between(from.id, close->peer));
+            if (!cut(from.id, close->peer)) put(now + delay, close->peer, LinkClosed{from.id});
+        } else if (auto* persist = std::get_if<Persist>(&action)) {
+            from.disk = std::move(persist->record);
+        } else if (auto* start = std::get_if<StartStep>(&action)) {
+            from.running = {start->step, start->view};
+            auto& who = begun[{start->step, start->view->name}];
+            who.insert(from.id);
+            if (who.size() == start->view->active_count())
+                for (const NodeId member : who) put(now + step_time, member, Applied{start->step});
+        } else if (std::holds_alternative<StopStep>(action)) {
+            from.running.reset();
+        } else if (auto* take = std::get_if<TakeResult>(&action)) {
+            from.running = {take->step, nullptr};
+            put(now + 2 * delay, from.id, Applied{take->step});
+        } else if (auto* sync = std::get_if<BeginSync>(&action)) {
+            const std::uint64_t applied = std::max(sync->view->first_step, from.member->applied());
+            put(now + 20 * delay, from.id, Synced{.applied = applied, .root = {}});
+        } else if (auto* activated = std::get_if<Activated>(&action)) {
+            if (activated->first_step > 0) {
+                from.running = {activated->first_step - 1, nullptr};
+                put(now + 2 * delay, from.id, Applied{activated->first_step - 1});
+            }
+        } else if (auto* excluded = std::get_if<Excluded>(&action)) {
+            from.excluded.push_back(excluded->why);
+            from.running.reset();
+        } else if (std::holds_alternative<Left>(action)) {
+            from.left = true;
+        } else if (auto* text = std::get_if<Note>(&action)) {
+            from.notes.push_back(text->text);
+        }
+    }
+};
+
+}  // namespace chaos::cluster
