@@ -1,9 +1,12 @@
-// The inside of a Member. Only member.cpp, neighbours.cpp, joining.cpp and agreement.cpp include this.
+// The inside of a Member; only these include it:
 //
 //   member.cpp      events in, time, training steps, what others ask
 //   neighbours.cpp  connections: greeting, heartbeats, detection, catching up, lines that meet
 //   joining.cpp     the way in, links between members
-//   agreement.cpp   requests, ballots, flush, decisions, adoption of views
+//   relaying.cpp    flooded messages, requests, proofs
+//   voting.cpp      promises, flush, votes
+//   proposing.cpp   whose turn it is, what is proposed, when it is decided
+//   adopting.cpp    what a decided view means for this node
 #pragma once
 
 #include "cluster/compose.h"
@@ -204,38 +207,44 @@ struct Member::State {
     void want_link(NodeId peer);
     [[nodiscard]] MemberInfo info() const;
 
-    // ---- agreement.cpp
+    // ---- relaying.cpp
     void on_flooded(NodeId from, const MessagePtr& message);
-    void on_routed(const MessagePtr& message);
-    bool on_request(const Request& request);
-    bool on_prepare(NodeId from, const MessagePtr& message);
-    bool on_accept(NodeId from, const MessagePtr& message);
-    bool on_decide(const Decide& decide);
+    bool on_request(const Request& request);  // the bool: whether to relay it
     bool on_proof(const Proof& proof);
-    void on_promise(const Promise& promise);
-    void on_accepted(const Accepted& accepted);
     void watch_votes(const MessagePtr& message);
     void accuse(const MessagePtr& one, const MessagePtr& other);
     void ask_for(Request request);  // floods it, and repeats it until it is done
     void repeat_own();
+    void prune_pending();
+
+    // ---- voting.cpp
+    bool on_prepare(NodeId from, const MessagePtr& message);
+    bool on_accept(NodeId from, const MessagePtr& message);
+    void on_routed(const MessagePtr& message);
     void answer(NodeId upstream, Body body);
     void persist();
+    [[nodiscard]] Report report() const;
+
+    // ---- proposing.cpp
     void consider_proposing();
     void propose();
-    void propose_value(const Delta& delta);
     void prepare(bool flush);
-    void advance();
+    void propose_value(const Delta& delta);
     void repeat_proposal();
     void drop_proposal(Nanoseconds retry_after);
+    void on_promise(const Promise& promise);
+    void on_accepted(const Accepted& accepted);
+    void advance();
     void decide();
     [[nodiscard]] bool may_fork(const std::set<NodeId>& missing);
     [[nodiscard]] std::vector<LinkId> down_links() const;
-    [[nodiscard]] Report report() const;
     [[nodiscard]] std::uint64_t planned_step(std::uint64_t begun) const;
     [[nodiscard]] std::vector<NodeId> patient() const;
+
+    // ---- adopting.cpp
+    bool on_decide(const Decide& decide);
     bool adopt(const Decide& decision);
     void after_adoption();
-    void prune_pending();
     void recheck_early();
 };
 

@@ -59,7 +59,7 @@ struct Figures {
 
 struct LinkInfo {
     LinkId id;
-    Figures figures;
+    Figures figures = {};
     bool operator==(const LinkInfo&) const = default;
 };
 

@@ -1,0 +1,163 @@
+// Adopting a decided view: what it means for this node.
+#include "base/planted.h"
+#include "cluster/state.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+
+bool Member::State::on_decide(const Decide& decide) {
+    const Delta& delta = decide.delta;
+    if (delta.parent != tip().name && !(CHAOS_PLANTED(stale_epoch_accepted) && delta.epoch == tip().epoch)) {
+        ++counters.stale;
+        return false;
+    }
+    if (!tip().is_active(decide.stamp.author.node)) {
+        ++counters.refused;
+        return false;
+    }
+    if (delta.fork) {
+        // A fork that leaves us out concerns us only if we cannot go on ourselves.
+        const bool ours =
+            std::ranges::none_of(delta.removals, [&](const Removal& removal) { return removal.node == self(); });
+        const bool again =
+            std::ranges::any_of(delta.additions, [&](const MemberInfo& added) { return added.id.node == self(); });
+        if (!ours && !again && role == Role::active && is_quorum(tip(), reachable_from(tip(), self(), down_links()))) {
+            lose_link(decide.stamp.author.node, Reason::silent);
+            return false;
+        }
+    }
+    return adopt(decide);
+}
+
+bool Member::State::adopt(const Decide& decision) {
+    const Delta& delta = decision.delta;
+    ViewPtr next = options.views ? options.views->find(name_of(delta)) : nullptr;
+    if (!next) {
+        const ViewPtr governing = line.governing(delta.first_step);
+        const Result<ViewPtr> applied_delta = apply(tip(), governing.get(), delta);
+        if (!applied_delta) {
+            note("cannot follow a decision of " + brief(decision.stamp.author.node) + ": " +
+                 applied_delta.error().message);
+            ++counters.refused;
+            return false;
+        }
+        next = *applied_delta;
+        if (options.views) options.views->add(next);
+    }
+    for (const Removal& removal : delta.removals) {
+        constexpr std::size_t lost_kept = 64;
+        const MemberInfo* member = tip().find(removal.node);
+        if (removal.reason != Reason::failed || removal.node == self()) continue;
+        lost.push_back({.node = removal.node, .address = member->address});
+        if (lost.size() > lost_kept) lost.pop_front();
+    }
+    line.append(next, decision);
+    acceptor = {};
+    proposal.reset();
+    round_zero_used = false;
+    highest_round = 0;
+    propose_at = without_quorum_since = never;
+    votes_seen.clear();
+    accepts_seen.clear();
+    act(Adopted{next});
+    persist();
+    after_adoption();
+    return true;
+}
+
+// What the new tip means for this node.
+void Member::State::after_adoption() {
+    const View& view = tip();
+    const MemberInfo* me = view.find(self());
+    const bool listed = me != nullptr && me->id == identity.member;
+    prune_pending();
+    std::erase_if(missing_since, [&](const auto& entry) { return view.find(entry.first) == nullptr; });
+
+    // Newcomers among our neighbours learn the view from us.
+    for (const auto& [peer, connection] : connections) {
+        const MemberInfo* member = view.find(peer);
+        if (member != nullptr && member->standing == Standing::syncing && connection.role == Role::joining &&
+            member->id == connection.member && role == Role::active)
+            send(peer, make_message(line.whole(applied)));
+    }
+    for (auto& [peer, connection] : connections)
+        if (connection.role == Role::joining && view.has(connection.member)) connection.role = Role::syncing;
+
+    if (role == Role::returning && !listed) {
+        if (me == nullptr) {
+            std::vector<Candidate> contacts;
+            for (const MemberInfo& member : view.members)
+                contacts.push_back({.node = member.id.node, .address = member.address});
+            note("the cluster went on without this node's earlier life; it joins anew");
+            line.clear();
+            acceptor = {};
+            proposal.reset();
+            pending.clear();
+            start_joining(std::move(contacts));
+        }
+        return recheck_early();
+    }
+    if (!listed) {
+        if (role == Role::joining) return;
+        const bool runs_on = role == Role::active && !view.settlement;
+        if (!runs_on) {
+            const bool final = std::ranges::binary_search(view.revoked, self());
+            return exclude("view " + brief(view.name) + " goes on without this node", final);
+        }
+        maybe_start_step();  // its last steps, up to where the view begins
+        return;
+    }
+    const bool was = role == Role::active;
+    if (me->standing == Standing::syncing) {
+        const bool fresh = role != Role::syncing;
+        role = Role::syncing;
+        if (view.settlement && was) {
+            stopped = taking = false;
+            running_view = {};
+        }
+        if (fresh) act(BeginSync{line.tip()});
+        return recheck_early();
+    }
+    role = Role::active;
+    if (view.settlement && view.settlement->founded) {
+        applied = stable = started = view.settlement->applied;
+        stopped = taking = false;
+        running_view = {};
+        act(Restore{.applied = applied, .lineage = view.settlement->lineage});
+    } else if (!was) {
+        started = std::max(started, applied);
+        running_view = {};
+        stopped = taking = false;
+        act(Activated{.first_step = me->first_step, .view = line.tip()});
+    } else if (view.settlement) {
+        const Settlement& settlement = *view.settlement;
+        if (running_view != Name{} && !stopped) act(StopStep{});
+        stopped = taking = false;
+        running_view = {};
+        if (applied + 1 == settlement.applied) {
+            taking = true;
+            act(TakeResult{.step = applied, .holders = settlement.holders});
+        } else if (applied != settlement.applied && !CHAOS_PLANTED(flush_skipped) && !CHAOS_PLANTED(holder_ignored)) {
+            return exclude("this node's steps do not fit those of view " + brief(view.name), false);
+        }
+    }
+    maybe_start_step();
+    recheck_early();
+    consider_proposing();
+}
+
+void Member::State::recheck_early() {
+    std::vector<Received> waiting = std::move(early);
+    early.clear();
+    for (const Received& entry : waiting) {
+        if (line.empty()) return;
+        if (std::holds_alternative<Prepare>(entry.message->body)) {
+            if (on_prepare(entry.from, entry.message)) flood(entry.message, entry.from);
+        } else if (on_accept(entry.from, entry.message)) {
+            flood(entry.message, entry.from);
+        }
+    }
+}
+
+}  // namespace chaos::cluster

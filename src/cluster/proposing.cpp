@@ -1,0 +1,323 @@
+// Proposing what follows the tip: whose turn it is, what is proposed, and when it is decided (see voting.cpp).
+#include "base/planted.h"
+#include "cluster/state.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+
+std::vector<LinkId> Member::State::down_links() const {
+    std::vector<LinkId> down;
+    for (const auto& [key, request] : pending)
+        if (key.kind == RequestKind::link_down) down.push_back(key.link);
+    if (proposal)
+        for (const auto& [node, promise] : proposal->promises)
+            for (const DownLink& link : promise.report.down) down.push_back(link_between(node, link.peer));
+    std::ranges::sort(down);
+    down.erase(std::unique(down.begin(), down.end()), down.end());
+    return down;
+}
+
+// Is there a reason for a new view, and when is it our turn to propose it?
+void Member::State::consider_proposing() {
+    if (line.empty() || proposal || propose_at != never || !votes()) return;
+    bool needed = stopped;
+    if (role == Role::returning) {
+        // Those who still run will find our old seat empty; only where nobody does is it ours to propose.
+        needed = options.may_found &&
+                 std::ranges::none_of(connections, [](const auto& entry) { return entry.second.role == Role::active; });
+    }
+    for (auto entry = pending.begin(); !needed && entry != pending.end(); ++entry) {
+        const Fitness::Kind kind = fitness(tip(), entry->second, nullptr).kind;
+        needed = kind == Fitness::Kind::fits || kind == Fitness::Kind::interrupts;
+    }
+    if (!needed) return;
+    if (tip().senior == self() && role == Role::active) {
+        propose_at = now;
+        return;
+    }
+    // Those who stand longer and can be reached go first.
+    const std::vector<LinkId> down = down_links();
+    const std::vector<NodeId> reached = reachable_from(tip(), self(), down);
+    const MemberInfo* me = tip().find(self());
+    Nanoseconds rank = 0;
+    for (const MemberInfo& member : tip().members) {
+        if (member.standing != Standing::active || member.id.node == self()) continue;
+        if (std::pair(member.since_epoch, member.id.node) > std::pair(me->since_epoch, self())) continue;
+        if (std::ranges::binary_search(reached, member.id.node)) ++rank;
+    }
+    propose_at = rank == 0 ? now : now + rank * (2 * spread() + options.resend / 2);
+    // A node that came back first looks for those who still run.
+    if (role == Role::returning) propose_at += 2 * options.detect;
+}
+
+std::vector<NodeId> Member::State::patient() const {
+    std::vector<NodeId> result;
+    for (const auto& [key, since] : pending_since)
+        if (key.kind == RequestKind::leave && now - since < 10 * options.detect) result.push_back(key.subject.node);
+    return result;
+}
+
+// The step from which a planned change may hold: late enough that everybody hears of it before beginning that step.
+std::uint64_t Member::State::planned_step(std::uint64_t begun) const {
+    std::uint64_t margin = 1;
+    if (step_time > 0) margin += static_cast<std::uint64_t>(std::min<Nanoseconds>(3 * spread() / step_time, 1000));
+    return std::max(begun + margin, tip().first_step);
+}
+
+void Member::State::propose() {
+    if (line.empty() || proposal || !votes()) return;
+    bool flush = stopped || role == Role::returning;
+    for (const auto& [key, request] : pending)
+        if (fitness(tip(), request, nullptr).kind == Fitness::Kind::interrupts) flush = true;
+    if (!flush && tip().senior == self() && acceptor.promised == Ballot{} && !acceptor.accepted && !round_zero_used) {
+        std::optional<Composed> composed = compose_planned(tip(), pending, planned_step(started), patient());
+        if (!composed) return;
+        for (std::string& text : composed->notes) note(std::move(text));
+        round_zero_used = true;
+        proposal.emplace();
+        proposal->ballot = {.round = 0, .proposer = self()};
+        return propose_value(composed->delta);
+    }
+    prepare(flush);
+}
+
+void Member::State::prepare(bool flush) {
+    proposal.emplace();
+    proposal->ballot = {.round = std::max(highest_round, acceptor.promised.round) + 1, .proposer = self()};
+    highest_round = proposal->ballot.round;
+    proposal->flush = flush;
+    proposal->begun = now;
+    proposal->deadline = now + options.detect + 4 * spread() + options.resend;
+    repeat_proposal();
+}
+
+void Member::State::propose_value(const Delta& delta) {
+    proposal->accepting = true;
+    proposal->delta = delta;
+    proposal->value = name_of(delta);
+    proposal->votes.clear();
+    proposal->begun = now;
+    proposal->deadline = now + options.detect + 4 * spread() + 2 * options.resend;
+    repeat_proposal();
+}
+
+// Sends what is out, for the first time or again.
+void Member::State::repeat_proposal() {
+    if (proposal->accepting && proposal->attempt > 0 && now >= proposal->deadline) {
+        // Too few votes came. Somebody may have died: ask who is there.
+        return drop_proposal(0);
+    }
+    ++proposal->attempt;
+    proposal->resend_at = now + options.resend + 2 * spread();
+    MessagePtr message;
+    if (proposal->accepting) {
+        Accept accept;
+        accept.ballot = proposal->ballot;
+        accept.delta = proposal->delta;
+        message = make_signed(std::move(accept), identity.member, proposal->attempt, signer);
+    } else {
+        Prepare out;
+        out.parent = tip().name;
+        out.epoch = tip().epoch + 1;
+        out.ballot = proposal->ballot;
+        out.flush = proposal->flush;
+        message = make_signed(out, identity.member, proposal->attempt, signer);
+    }
+    proposal->asked.insert(message->hash);
+    on_flooded(self(), message);
+    if (proposal) advance();
+}
+
+void Member::State::drop_proposal(Nanoseconds retry_after) {
+    proposal.reset();
+    propose_at = now + retry_after;
+}
+
+void Member::State::on_promise(const Promise& promise) {
+    if (proposal->accepting) return;
+    if (promise.ballot > proposal->ballot) {
+        highest_round = std::max(highest_round, promise.ballot.round);
+        // Another proposer is ahead; leave it the time to finish.
+        return drop_proposal(2 * spread() + options.resend);
+    }
+    if (promise.ballot != proposal->ballot) return;
+    proposal->promises.insert_or_assign(promise.stamp.author.node, promise);
+    advance();
+}
+
+void Member::State::on_accepted(const Accepted& accepted) {
+    if (!proposal->accepting || accepted.ballot != proposal->ballot) return;
+    if (accepted.value == Name{}) {
+        highest_round = std::max(highest_round, accepted.promised.round);
+        if (accepted.promised > proposal->ballot) return drop_proposal(2 * spread() + options.resend);
+        // The change comes too early for this one. A quorum of others is still enough: then nobody completes that step
+        // under the old view. If too few are left for a quorum, the step is interrupted.
+        proposal->declined.insert(accepted.stamp.author.node);
+        return advance();
+    }
+    if (accepted.value != proposal->value) return;
+    proposal->votes.insert(accepted.stamp.author.node);
+    for (const LinkInfo& claim : accepted.claims) {
+        if (!claim.id.touches(accepted.stamp.author.node)) continue;
+        Request request;
+        request.kind = RequestKind::figures;
+        request.link = claim.id;
+        request.figures = claim.figures;
+        request.stamp.author = accepted.stamp.author;
+        pending.insert_or_assign(key_of(request), request);
+    }
+    advance();
+}
+
+bool Member::State::may_fork(const std::set<NodeId>& missing) {
+    if (tip().strict) return false;
+    if (CHAOS_PLANTED(fork_without_waiting)) return true;
+    if (without_quorum_since == never) without_quorum_since = now;
+    // Closed by their hosts: the processes are gone, there is nothing to wait for.
+    std::map<LinkId, Reason> reasons;
+    for (const auto& [key, request] : pending)
+        if (key.kind == RequestKind::link_down) reasons[key.link] = request.reason;
+    for (const auto& [node, promise] : proposal->promises)
+        for (const DownLink& link : promise.report.down) reasons[link_between(node, link.peer)] = link.reason;
+    bool all_closed = role == Role::active;
+    for (const NodeId node : missing) {
+        bool seen_closed = false;
+        for (const NodeId peer : tip().neighbours(node)) {
+            if (missing.contains(peer)) continue;
+            const auto reason = reasons.find(link_between(node, peer));
+            if (reason != reasons.end() && reason->second == Reason::closed) {
+                seen_closed = true;
+            } else if (proposal->promises.contains(peer)) {
+                all_closed = false;
+            }
+        }
+        if (!seen_closed) all_closed = false;
+    }
+    if (all_closed) return true;
+    const Nanoseconds patience = role == Role::returning ? options.found_after : options.fork_after;
+    return now - without_quorum_since >= patience;
+}
+
+// Looks at what has come in, and goes on if it is enough.
+void Member::State::advance() {
+    if (!proposal) return;
+    const View& view = tip();
+    if (proposal->accepting) {
+        std::vector<NodeId> voters(proposal->votes.begin(), proposal->votes.end());
+        bool enough = is_quorum(view, voters);
+        if (proposal->delta.fork) {
+            // Everybody who is to be in it.
+            enough = std::ranges::all_of(view.members, [&](const MemberInfo& member) {
+                const NodeId node = member.id.node;
+                const bool removed = std::ranges::any_of(proposal->delta.removals,
+                                                         [&](const Removal& removal) { return removal.node == node; });
+                const bool again = std::ranges::any_of(proposal->delta.additions,
+                                                       [&](const MemberInfo& added) { return added.id.node == node; });
+                if (member.standing != Standing::active || (removed && !again)) return true;
+                return proposal->votes.contains(node);
+            });
+        }
+        if (enough) return decide();
+        std::vector<NodeId> willing;
+        for (const MemberInfo& member : view.members)
+            if (!proposal->declined.contains(member.id.node)) willing.push_back(member.id.node);
+        if (!is_quorum(view, willing)) prepare(true);
+        return;
+    }
+
+    std::vector<NodeId> voters;
+    for (const auto& [node, promise] : proposal->promises) voters.push_back(node);
+    const bool quorum = is_quorum(view, voters);
+    if (!proposal->flush) {
+        if (!quorum) {
+            if (now >= proposal->deadline) prepare(true);
+            return;
+        }
+        const Promise* voted = nullptr;
+        std::uint64_t begun = started;
+        bool somebody_stopped = false;
+        for (const auto& [node, promise] : proposal->promises) {
+            if (promise.accepted && (voted == nullptr || promise.accepted->ballot > voted->accepted->ballot))
+                voted = &promise;
+            begun = std::max(begun, promise.report.started);
+            somebody_stopped = somebody_stopped || promise.report.stopped;
+        }
+        if (voted != nullptr) return propose_value(Delta(voted->accepted->delta));
+        if (somebody_stopped) return prepare(true);
+        std::optional<Composed> composed = compose_planned(view, pending, planned_step(begun), patient());
+        if (!composed) {
+            proposal.reset();
+            return;
+        }
+        for (std::string& text : composed->notes) note(std::move(text));
+        return propose_value(composed->delta);
+    }
+
+    // Flush: everybody that can be reached must have reported, or be given up.
+    const std::vector<LinkId> down = down_links();
+    const std::vector<NodeId> reached = reachable_from(view, self(), down);
+    bool complete = true;
+    std::set<NodeId> missing;
+    bool somebody_runs = false;
+    for (const MemberInfo& member : view.members) {
+        const NodeId node = member.id.node;
+        if (member.standing != Standing::active) continue;
+        const auto promise = proposal->promises.find(node);
+        if (promise != proposal->promises.end()) {
+            somebody_runs = somebody_runs || promise->second.report.role == Role::active;
+            continue;
+        }
+        missing.insert(node);
+        if (role == Role::active && std::ranges::binary_search(reached, node)) complete = false;
+        if (role == Role::returning) complete = false;
+    }
+    if (CHAOS_PLANTED(flush_skipped) && quorum) complete = true;
+    if (!complete && now < proposal->deadline) return;
+    const bool fork = !quorum;
+    if (fork && !may_fork(missing)) return;
+    if (quorum) without_quorum_since = never;
+    if (role == Role::returning && somebody_runs) {
+        // One who still runs settles this; we only have a vote.
+        return drop_proposal(4 * spread() + 2 * options.detect);
+    }
+    if (!fork) {
+        const Promise* voted = nullptr;
+        std::uint64_t farthest = 0;
+        for (const auto& [node, promise] : proposal->promises) {
+            if (promise.accepted && (voted == nullptr || promise.accepted->ballot > voted->accepted->ballot))
+                voted = &promise;
+            if (promise.report.role == Role::active) farthest = std::max(farthest, promise.report.applied);
+        }
+        // A planned change that a quorum voted for keeps its first step from being completed under this view. If
+        // somebody did complete it, there was no such quorum.
+        if (voted != nullptr && (voted->accepted->delta.settlement || voted->accepted->delta.first_step >= farthest))
+            return propose_value(Delta(voted->accepted->delta));
+    }
+    std::map<NodeId, Report> reports;
+    for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);
+    const Result<Delta> delta = compose_settlement(view, self(), reports, down, fork);
+    if (!delta) {
+        note("cannot settle: " + delta.error().message);
+        return drop_proposal(options.resend);
+    }
+    const ViewPtr governing = line.governing(delta->first_step);
+    if (const Result<ViewPtr> next = apply(view, governing.get(), *delta); !next) {
+        note("cannot settle: " + next.error().message);
+        return drop_proposal(options.resend);
+    }
+    propose_value(*delta);
+}
+
+void Member::State::decide() {
+    Decide decision;
+    decision.ballot = proposal->ballot;
+    decision.delta = proposal->delta;
+    const MessagePtr message = make_signed(std::move(decision), identity.member, proposal->attempt, signer);
+    // Before adopting it: those whom it removes should hear of it too.
+    seen.add(message->hash, self());
+    flood(message, self());
+    on_decide(std::get<Decide>(message->body));
+}
+
+}  // namespace chaos::cluster

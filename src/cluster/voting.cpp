@@ -1,0 +1,186 @@
+// Voting on what follows the tip: promises, the flush, votes, and their way back to the proposer.
+//
+// One view is decided at a time, by ballots. A value that got a quorum of votes in some ballot is the only one that any
+// later ballot can propose, because its proposer hears from a quorum first (Prepare, Promise). The longest-standing
+// member may skip that in round 0, the lowest ballot of all: nothing can have been voted for before.
+//
+//   planned:       Accept ──► votes ──► Decide                                   one round trip and its spreading
+//   interrupting:  Prepare(flush) ──► reports ──► Accept ──► votes ──► Decide    two
+#include "base/planted.h"
+#include "cluster/state.h"
+
+#include <algorithm>
+
+namespace chaos::cluster {
+
+void Member::State::persist() {
+    constexpr std::size_t ancestors_on_disk = 256;
+    DiskRecord record{
+        .view = line.tip(), .ancestors = {}, .promised = acceptor.promised, .accepted = acceptor.accepted};
+    const std::vector<Ancestor>& all = line.ancestors();
+    const std::size_t before = all.size() - 1;  // the last is the tip itself
+    const std::size_t kept = std::min(before, ancestors_on_disk);
+    record.ancestors.assign(all.begin() + static_cast<std::ptrdiff_t>(before - kept),
+                            all.begin() + static_cast<std::ptrdiff_t>(before));
+    act(Persist{std::move(record)});
+}
+
+// Sends an answer back along the way the question came; to ourselves, at once.
+void Member::State::answer(NodeId upstream, Body body) {
+    const MessagePtr message = make_signed(std::move(body), identity.member, 0, signer);
+    if (upstream == self()) return on_routed(message);
+    send(upstream, message);
+}
+
+Report Member::State::report() const {
+    Report report;
+    report.role = role == Role::returning ? Role::returning : Role::active;
+    report.member = identity.member;
+    if (role == Role::returning) {
+        if (checkpoint) {
+            report.applied = checkpoint->applied;
+            report.lineage = checkpoint->lineage;
+        }
+    } else {
+        report.applied = applied;
+        report.stopped = stopped;
+        report.started = started;
+    }
+    for (const auto& [key, entry] : own)
+        if (key.kind == RequestKind::link_down)
+            report.down.push_back({.peer = key.link.other(self()), .reason = entry.request.reason});
+    return report;
+}
+
+bool Member::State::on_prepare(NodeId from, const MessagePtr& message) {
+    const auto& prepare = std::get<Prepare>(message->body);
+    if (prepare.parent != tip().name || !tip().is_active(prepare.ballot.proposer) ||
+        prepare.stamp.author.node != prepare.ballot.proposer || prepare.ballot.round == 0) {
+        if (prepare.epoch > tip().epoch + 1 && early.size() < 8) early.push_back({.from = from, .message = message});
+        ++counters.stale;
+        return false;
+    }
+    highest_round = std::max(highest_round, prepare.ballot.round);
+    if (!votes()) return true;
+    Promise promise;
+    promise.parent = prepare.parent;
+    promise.epoch = prepare.epoch;
+    promise.answers = message->hash;
+    if (prepare.ballot < acceptor.promised && !CHAOS_PLANTED(no_ballot_check)) {
+        promise.ballot = acceptor.promised;
+        answer(from, std::move(promise));
+        return true;
+    }
+    if (proposal && proposal->ballot < prepare.ballot) proposal.reset();
+    if (prepare.stamp.author != identity.member) propose_at = now + 4 * spread() + 2 * options.detect;
+    if (acceptor.promised != prepare.ballot) {
+        acceptor.promised = prepare.ballot;
+        persist();
+    }
+    if (prepare.flush && role == Role::active && !stopped) {
+        stopped = true;
+        if (running_view != Name{} || taking) act(StopStep{});
+        running_view = {};
+        taking = false;
+    }
+    promise.ballot = prepare.ballot;
+    promise.accepted = acceptor.accepted;
+    promise.report = report();
+    answer(from, std::move(promise));
+    return true;
+}
+
+bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
+    const auto& accept = std::get<Accept>(message->body);
+    const Delta& delta = accept.delta;
+    if (delta.parent != tip().name || accept.stamp.author.node != accept.ballot.proposer ||
+        !tip().is_active(accept.ballot.proposer) ||
+        (accept.ballot.round == 0 && accept.ballot.proposer != tip().senior)) {
+        if (delta.epoch > tip().epoch + 1 && early.size() < 8) early.push_back({.from = from, .message = message});
+        ++counters.stale;
+        return false;
+    }
+    highest_round = std::max(highest_round, accept.ballot.round);
+    // A proposer that offers two values in one ballot votes twice.
+    const auto [first, fresh] = accepts_seen.try_emplace(accept.ballot, message);
+    if (!fresh && std::get<Accept>(first->second->body).delta != delta) {
+        accuse(first->second, message);
+        return false;
+    }
+    if (!votes()) return true;
+    Accepted reply;
+    reply.parent = delta.parent;
+    reply.epoch = delta.epoch;
+    reply.ballot = accept.ballot;
+    reply.answers = message->hash;
+    if (accept.ballot < acceptor.promised && !CHAOS_PLANTED(no_ballot_check)) {
+        reply.promised = acceptor.promised;
+        answer(from, std::move(reply));
+        return true;
+    }
+    // Voting for a planned change promises not to contribute to its steps under this view. Too late for that if one was
+    // begun, unless it was stopped: then it is not completed before a settlement.
+    if (role == Role::active && !delta.settlement && !stopped && delta.first_step < started &&
+        !CHAOS_PLANTED(promise_not_kept)) {
+        reply.started = started;
+        answer(from, std::move(reply));
+        return true;
+    }
+    const ViewPtr governing = line.governing(delta.first_step);
+    const ViewPtr known = options.views ? options.views->find(name_of(delta)) : nullptr;
+    if (!known) {
+        const Result<ViewPtr> next = apply(tip(), governing.get(), delta);
+        if (!next) {
+            note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " + next.error().message);
+            ++counters.refused;
+            return false;
+        }
+        if (options.views) options.views->add(*next);
+    }
+    if (proposal && proposal->ballot < accept.ballot) proposal.reset();
+    if (accept.stamp.author != identity.member) propose_at = now + 4 * spread() + 2 * options.detect;
+    acceptor.promised = std::max(acceptor.promised, accept.ballot);
+    // A fork is another line: it does not take the place of a vote in this one.
+    if (!delta.fork) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
+    persist();
+    reply.value = name_of(delta);
+    reply.claims = claims();
+    answer(from, std::move(reply));
+    return true;
+}
+
+void Member::State::on_routed(const MessagePtr& message) {
+    std::uint64_t answers = 0;
+    if (const auto* promise = std::get_if<Promise>(&message->body)) answers = promise->answers;
+    if (const auto* accepted = std::get_if<Accepted>(&message->body)) {
+        answers = accepted->answers;
+        watch_votes(message);
+        if (line.empty()) return;
+    }
+    const NodeId* upstream = seen.upstream(answers);
+    if (upstream == nullptr) {
+        ++counters.stale;
+        return;
+    }
+    if (*upstream != self()) {
+        if (connections.contains(*upstream)) send(*upstream, message);
+        return;
+    }
+    if (!proposal || !proposal->asked.contains(answers)) {
+        ++counters.stale;
+        return;
+    }
+    if (!signature_fits(*message, signer)) {
+        ++counters.forged;
+        return;
+    }
+    const Stamp* stamp = stamp_of(message->body);
+    if (!tip().is_active(stamp->author.node)) {
+        ++counters.refused;
+        return;
+    }
+    if (const auto* promise = std::get_if<Promise>(&message->body)) on_promise(*promise);
+    if (const auto* accepted = std::get_if<Accepted>(&message->body)) on_accepted(*accepted);
+}
+
+}  // namespace chaos::cluster
