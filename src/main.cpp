@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <unistd.h>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +58,56 @@ void add_export(CLI::App& program, Job& job) {
     command->callback([&job, options] { job = [options] { return chaos::cli::export_model(*options); }; });
 }
 
+// "A..B", the seeds A to B - 1.
+bool read_seeds(const std::string& text, chaos::cli::SimOptions& options) {
+    const std::size_t dots = text.find("..");
+    if (dots == std::string::npos) return false;
+    const char* end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), text.data() + dots, options.first_seed);
+    const auto last = std::from_chars(text.data() + dots + 2, end, options.last_seed);
+    options.sweep = first.ec == std::errc() && first.ptr == text.data() + dots && last.ec == std::errc() && last.ptr == end;
+    return options.sweep;
+}
+
+void add_sim(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::SimOptions>();
+    CLI::App* command = program.add_subcommand("sim", "Try to break the cluster's protocol in a simulation");
+    command->add_option("--seed", options->seed, "The run of this seed; the same on every machine")->type_name("N");
+    command
+        ->add_option_function<std::string>(
+            "--seeds",
+            [options](const std::string& text) {
+                if (!read_seeds(text, *options)) throw CLI::ValidationError("--seeds", "takes A..B, e.g. 0..2000");
+            },
+            "All runs of the seeds A to B - 1, on all cores")
+        ->type_name("A..B");
+    command->add_option("--nodes", options->nodes, "Nodes at the start (default: the seed decides, 2 to 40)")->type_name("N");
+    command
+        ->add_option("--scenario", options->scenario,
+                     "churn, partition, flashcrowd, wan, liar, blackout, freeze, links, institutions, lossy, single,\n"
+                     "calm, scale, or mixed (default): the seed decides")
+        ->type_name("NAME");
+    command->add_option("--policy", options->policy, "strict or continue: what a side without a quorum does")->type_name("NAME");
+    command->add_option("--seconds", options->seconds, "For how long things go wrong, in virtual seconds")->type_name("S");
+    command->add_option("--report", options->report, "Draw what happened in the run of --seed")->type_name("OUT.html");
+    command->add_flag("--trace", options->trace, "Print what each node does");
+    command->add_flag("--keep-going", options->keep_going, "With --seeds: print every failure, not only the first");
+    command->footer(
+        "Exit code 1: an invariant was broken; what is printed replays it.\n\n"
+        "Examples:\n"
+        "  chaos sim --seed 7 --trace\n"
+        "  chaos sim --seeds 0..2000\n"
+        "  chaos sim --seed 3 --scenario partition --policy continue --nodes 12 --report out.html\n");
+    command->callback([&job, options] {
+        job = [options]() -> Result<void> {
+            const auto held = chaos::cli::simulate(*options);
+            if (!held) return chaos::Error{held.error().message};
+            if (!*held) std::exit(1);
+            return {};
+        };
+    });
+}
+
 // OpenMP's threads spin for milliseconds when they wait. On a machine that others use too, that halves the speed of
 // training or worse; spinning for some microseconds and then sleeping costs nothing. The runtime reads this when the
 // process starts, so a process that is going to train starts once more. A user's own setting stands.
@@ -87,11 +138,13 @@ int run(int argc, char** argv) {
     program.footer(
         "Examples:\n"
         "  chaos train examples/shakespeare.toml --plot\n"
-        "  chaos export shakespeare model-dir\n\n"
+        "  chaos export shakespeare model-dir\n"
+        "  chaos sim --seeds 0..2000\n\n"
         "chaos COMMAND --help explains a command.");
     Job job;
     add_train(program, job);
     add_export(program, job);
+    add_sim(program, job);
 
     if (argc > 1 && argv[1][0] != '-' && explain_unknown_command(program, argv[1])) return exit_error;
     if (argc == 1) {

@@ -28,4 +28,20 @@ struct ExportOptions {
 };
 [[nodiscard]] Result<void> export_model(const ExportOptions& options);
 
+struct SimOptions {
+    std::uint64_t seed = 0;
+    bool sweep = false;  // seeds first_seed to last_seed - 1 instead
+    std::uint64_t first_seed = 0;
+    std::uint64_t last_seed = 0;
+    std::string scenario = "mixed";
+    std::optional<std::uint32_t> nodes;
+    std::optional<std::string> policy;
+    std::optional<std::uint32_t> seconds;
+    bool trace = false;
+    bool keep_going = false;
+    std::filesystem::path report;
+};
+// False: an invariant was broken, which was printed.
+[[nodiscard]] Result<bool> simulate(const SimOptions& options);
+
 }  // namespace chaos::cli

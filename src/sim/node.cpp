@@ -1,0 +1,266 @@
+#include "sim/node.h"
+
+#include "base/assert.h"
+#include "base/random.h"
+#include "sim/world.h"
+
+#include <time.h>
+#include <algorithm>
+
+namespace chaos::sim {
+
+using cluster::NodeId;
+
+namespace {
+
+constexpr std::size_t checkpoints_kept = 3;
+constexpr Time longest_sleep = 10 * second;
+constexpr std::uint64_t incarnations_per_life = 1 << 20;  // a process may come back without a restart
+
+std::uint64_t thread_cpu_ns() {
+    timespec at{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return static_cast<std::uint64_t>(at.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(at.tv_nsec);
+}
+
+}  // namespace
+
+Node::Node(World& world, Host host)
+    : world_(world), host_(host), id_(node_of(world.setup().seed, host)), signer_(world.setup().seed, host) {
+    const std::uint64_t bits = random_bits(world.setup().seed, 0x636c6f636b, host);
+    clock = Clock(0, static_cast<Time>(bits % 1'000'000) * millisecond, static_cast<std::int64_t>(bits >> 32) % 100 - 50);
+}
+
+void Node::boot(bool founds) {
+    CHAOS_ASSERT(!running());
+    const Setup& setup = world_.setup();
+    ++life_;
+    started = true;
+    silent = frozen = false;
+    incarnation_ = std::max(incarnation_ + 1, life_ * incarnations_per_life);
+    inbox_.clear();
+    tick_at_ = -1;
+    stable_seen_ = 0;
+    stopped_at = -1;
+    busy_until = 0;
+    trainer_.emplace(*this, world_.toy(), world_.planner(),
+                     TrainerSettings{.speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = host_ * 5});
+    trainer_->set_slowness(slowness);
+    trainer_->donor().lie(lies & 3);
+    std::optional<cluster::Checkpoint> newest;
+    if (!disk.checkpoints.empty())
+        newest = cluster::Checkpoint{.applied = disk.checkpoints.back().applied, .lineage = disk.checkpoints.back().lineage};
+    const cluster::Identity identity{.member = {.node = id_, .incarnation = incarnation_},
+                                     .run = world_.toy().name,
+                                     .institution = world_.institution(setup.institutions[host_]),
+                                     .address = "n" + std::to_string(host_),
+                                     .speed = setup.speeds[host_]};
+    member_ = std::make_unique<cluster::Member>(setup.options, identity, signer_, disk.record, newest,
+                                                clock.read(world_.now()));
+    if (founds)
+        feed(cluster::FoundCommand{world_.founding()});
+    else
+        feed(cluster::JoinCommand{world_.contacts_for(host_)});
+}
+
+void Node::end() {
+    member_.reset();
+    trainer_.reset();
+    inbox_.clear();
+    dials.clear();
+    frozen = false;
+    if (stopped_at >= 0) stalled += now() - stopped_at;
+    stopped_at = -1;
+}
+
+void Node::feed(cluster::Event event) {
+    inbox_.push_back(std::move(event));
+    if (!draining_) drain();
+}
+
+// Events that actions cause are handled after these actions, as a loop would.
+void Node::drain() {
+    draining_ = true;
+    while (!inbox_.empty()) {
+        const cluster::Event event = std::move(inbox_.front());
+        inbox_.pop_front();
+        const Time reading = clock.read(now());
+        const std::uint64_t began = world_.measures_handling() ? thread_cpu_ns() : 0;
+        cluster::Actions actions = member_->step(event, reading);
+        if (world_.measures_handling()) world_.handled(thread_cpu_ns() - began);
+        for (cluster::Action& action : actions) carry_out(action);
+        if (const std::uint64_t count = member_->stable(); count != stable_seen_) {
+            stable_seen_ = count;
+            trainer_->on_stable(count);
+        }
+    }
+    draining_ = false;
+    incarnation_ = std::max(incarnation_, member_->id().incarnation);
+    schedule_tick();
+}
+
+void Node::schedule_tick() {
+    const Time wanted = clock.when(std::min(member_->wake_at(), clock.read(now()) + longest_sleep));
+    const Time at = std::max(wanted, now() + microsecond);
+    if (tick_at_ >= 0 && tick_at_ <= at) return;
+    tick_at_ = at;
+    world_.tick(host_, at);
+}
+
+void Node::on_tick() {
+    if (tick_at_ < 0 || now() < tick_at_) return;  // an earlier one was asked for later
+    tick_at_ = -1;
+    if (member_->wake_at() <= clock.read(now()))
+        feed(cluster::Tick{});
+    else
+        schedule_tick();
+}
+
+void Node::reschedule() {
+    tick_at_ = -1;
+    schedule_tick();
+}
+
+void Node::on_bulk(NodeId from, const BulkPtr& bulk) {
+    trainer_->on_bulk(from, bulk);
+}
+
+void Node::on_timer(TrainerTimer timer, std::uint64_t tag) {
+    trainer_->on_timer(timer, tag);
+}
+
+void Node::carry_out(cluster::Action& action) {
+    std::visit(
+        [&](auto& what) {
+            using T = std::decay_t<decltype(what)>;
+            if constexpr (std::is_same_v<T, cluster::Send>) {
+                send_control(what);
+            } else if constexpr (std::is_same_v<T, cluster::Dial>) {
+                world_.dial(host_, host_of(what.peer));
+            } else if constexpr (std::is_same_v<T, cluster::CloseLink>) {
+                world_.close(host_, host_of(what.peer));
+                trainer_->on_link_closed(what.peer);
+            } else if constexpr (std::is_same_v<T, cluster::Persist>) {
+                disk.record = std::move(what.record);
+            } else if constexpr (std::is_same_v<T, cluster::Adopted>) {
+                world_.adopted(host_, what.view);
+                trainer_->adopted(what.view);
+            } else if constexpr (std::is_same_v<T, cluster::StartStep>) {
+                if (stopped_at >= 0) stalled += now() - stopped_at;
+                stopped_at = -1;
+                trainer_->start_step(what.step, what.view);
+            } else if constexpr (std::is_same_v<T, cluster::StopStep>) {
+                if (stopped_at < 0) stopped_at = now();
+                trainer_->stop_step();
+            } else if constexpr (std::is_same_v<T, cluster::TakeResult>) {
+                if (world_.tracing()) note("takes the result of step " + std::to_string(what.step));
+                trainer_->take_result(what.step);
+            } else if constexpr (std::is_same_v<T, cluster::Restore>) {
+                if (world_.tracing()) note("restores its checkpoint of step " + std::to_string(what.applied));
+                trainer_->restore(what.applied, what.lineage);
+            } else if constexpr (std::is_same_v<T, cluster::BeginSync>) {
+                if (world_.tracing()) note("begins to pull the state");
+                trainer_->begin_sync(what.view);
+            } else if constexpr (std::is_same_v<T, cluster::Activated>) {
+                if (world_.tracing()) note("is active from step " + std::to_string(what.first_step));
+                trainer_->activated(what.first_step, what.view);
+            } else if constexpr (std::is_same_v<T, cluster::Excluded>) {
+                if (world_.tracing()) note("is out: " + what.why);
+                trainer_->excluded();
+                if (what.final) finished = true;
+            } else if constexpr (std::is_same_v<T, cluster::Left>) {
+                if (world_.tracing()) note("has left");
+                finished = true;
+            } else {
+                note(std::move(what.text));
+            }
+        },
+        action);
+}
+
+// A liar signs what it likes, but only in its own name.
+void Node::send_control(cluster::Send& send) {
+    const Host to = host_of(send.to);
+    if (lies != 0) {
+        if (const auto* beat = std::get_if<cluster::Heartbeat>(&send.message->body); beat != nullptr && (lies & 4) != 0) {
+            cluster::Heartbeat wrong = *beat;
+            wrong.rate = static_cast<std::uint32_t>(random_bits(host_, static_cast<std::uint64_t>(now()), to));
+            return world_.send(host_, to, cluster::make_message(wrong));
+        }
+        const auto* vote = std::get_if<cluster::Accepted>(&send.message->body);
+        if (vote != nullptr && (lies & 8) != 0 && vote->stamp.author == member_->id()) {
+            cluster::Accepted other = *vote;
+            other.value[0] ^= 0xff;
+            world_.send(host_, to, cluster::make_signed(other, member_->id(), vote->stamp.attempt + 1, signer_));
+        }
+    }
+    world_.send(host_, to, send.message);
+}
+
+// ---- TrainerEdge
+
+Time Node::now() const {
+    return world_.now();
+}
+
+bool Node::linked(NodeId peer) const {
+    return std::any_of(connections.begin(), connections.end(), [&](const auto& c) { return c.first == host_of(peer); });
+}
+
+std::vector<NodeId> Node::linked_peers() const {
+    std::vector<NodeId> peers;
+    peers.reserve(connections.size());
+    for (const auto& [peer, connection] : connections) peers.push_back(node_of(world_.setup().seed, peer));
+    return peers;
+}
+
+void Node::send(NodeId to, BulkPtr bulk) {
+    world_.send_bulk(host_, host_of(to), bulk);
+}
+
+void Node::wake_after(Time delay, TrainerTimer timer, std::uint64_t tag) {
+    world_.wake(host_, now() + delay, timer, tag);
+}
+
+void Node::tell(cluster::Event event) {
+    feed(std::move(event));
+}
+
+std::uint64_t Node::stable() const {
+    return member_->stable();
+}
+
+cluster::ViewPtr Node::governing(std::uint64_t step) const {
+    return member_->governing(step);
+}
+
+void Node::keep_checkpoint(const Snapshot& snapshot) {
+    disk.checkpoints.push_back(snapshot);
+    if (disk.checkpoints.size() > checkpoints_kept) disk.checkpoints.pop_front();
+}
+
+const Snapshot* Node::checkpoint(std::uint64_t applied, const Digest& lineage) const {
+    for (const Snapshot& kept : disk.checkpoints)
+        if (kept.applied == applied && kept.lineage == lineage) return &kept;
+    return nullptr;
+}
+
+void Node::observe(const AppliedStep& step) {
+    ++steps;
+    world_.applied(host_, step);
+}
+
+void Node::observe_synced(std::uint64_t applied, const Digest& lineage, std::uint64_t state_hash) {
+    if (world_.tracing()) note("has the whole state of step " + std::to_string(applied));
+    world_.invariants().synced(host_, lineage, state_hash);
+}
+
+void Node::note(std::string text) {
+    if (world_.tracing()) world_.trace(host_, text);
+}
+
+void Node::broken(std::string text) {
+    world_.invariants().fail(host_, text);
+}
+
+}  // namespace chaos::sim

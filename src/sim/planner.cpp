@@ -1,0 +1,134 @@
+#include "sim/planner.h"
+
+#include "base/hash.h"
+#include "plan/sync_plan.h"
+
+#include <algorithm>
+
+namespace chaos::sim {
+namespace {
+
+using cluster::NodeId;
+using cluster::View;
+
+constexpr std::size_t max_remembered = 24;
+constexpr std::uint64_t rate_if_unknown = 10'000'000;  // bytes per second
+constexpr std::uint64_t delay_if_unknown_ns = 1'000'000;
+
+plan::SyncRequest request_of(const Toy& toy, const View& view, const std::vector<NodeId>& members) {
+    plan::SyncRequest request;
+    request.bytes = toy.result_bytes;
+    for (const NodeId node : members) request.members.push_back({.id = node.high});
+    const auto index_of = [&](NodeId node) {
+        const auto found = std::lower_bound(members.begin(), members.end(), node);
+        return found != members.end() && *found == node ? static_cast<std::size_t>(found - members.begin())
+                                                        : members.size();
+    };
+    for (const cluster::LinkInfo& link : view.links) {
+        const std::size_t a = index_of(link.id.a);
+        const std::size_t b = index_of(link.id.b);
+        if (a == members.size() || b == members.size()) continue;
+        const auto rate = [](std::uint32_t kilobytes) {
+            return kilobytes == 0 ? rate_if_unknown : std::uint64_t{kilobytes} * 1000;
+        };
+        request.links.push_back({.a = static_cast<std::uint32_t>(a),
+                                 .b = static_cast<std::uint32_t>(b),
+                                 .a_to_b_bytes_per_s = rate(link.figures.rate_ab),
+                                 .b_to_a_bytes_per_s = rate(link.figures.rate_ba),
+                                 .delay_ns = link.figures.delay_us == 0 ? delay_if_unknown_ns
+                                                                        : std::uint64_t{link.figures.delay_us} * 1000});
+    }
+    return request;
+}
+
+// A breadth-first tree from the member with the smallest id: cheap, and as good as any for the protocol.
+Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& request) {
+    const auto count = static_cast<std::uint32_t>(request.members.size());
+    std::vector<std::vector<std::uint32_t>> near(count);
+    for (const plan::SyncLink& link : request.links) {
+        near[link.a].push_back(link.b);
+        near[link.b].push_back(link.a);
+    }
+    std::vector<std::uint32_t> parent(count, count);
+    std::vector<std::uint32_t> order = {0};
+    parent[0] = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        std::sort(near[order[i]].begin(), near[order[i]].end());
+        for (const std::uint32_t next : near[order[i]]) {
+            if (parent[next] != count) continue;
+            parent[next] = order[i];
+            order.push_back(next);
+        }
+    }
+    if (order.size() != count) return Error{"the active members are not connected by links of the view"};
+    return parent;
+}
+
+}  // namespace
+
+std::uint32_t Plan::index_of(NodeId node) const {
+    const auto found = std::lower_bound(members.begin(), members.end(), node);
+    return static_cast<std::uint32_t>(found != members.end() && *found == node ? found - members.begin()
+                                                                               : static_cast<std::ptrdiff_t>(members.size()));
+}
+
+PlanPtr Planner::plan(const View& view) {
+    for (auto entry = plans_.begin(); entry != plans_.end(); ++entry) {
+        if (entry->view != view.name) continue;
+        plans_.splice(plans_.begin(), plans_, entry);
+        return entry->plan;
+    }
+    auto made = std::make_shared<Plan>();
+    for (const cluster::MemberInfo& member : view.members)
+        if (member.standing == cluster::Standing::active) made->members.push_back(member.id.node);
+    const plan::SyncRequest request = request_of(*toy_, view, made->members);
+    std::vector<plan::SyncTree> trees;
+    if (kind_ == PlanKind::tree || made->members.size() == 1) {
+        auto parent = breadth_first(request);
+        if (parent) {
+            made->hash = xxh3(std::as_bytes(std::span(*parent)));
+            trees.push_back({.first_byte = 0, .bytes = request.bytes, .parent = std::move(*parent)});
+        } else {
+            made->refusal = parent.error().message;
+        }
+    } else {
+        auto planned = plan::plan_sync(request);
+        if (planned) {
+            made->hash = planned->hash;
+            trees = std::move(planned->trees);
+        } else {
+            made->refusal = planned.error().message;
+        }
+    }
+    for (plan::SyncTree& tree : trees) {
+        PlanTree& mine = made->trees.emplace_back();
+        const auto scaled = [&](std::uint64_t byte) {
+            return static_cast<std::uint32_t>(byte * toy_->parameters / request.bytes);
+        };
+        mine.first = scaled(tree.first_byte);
+        mine.count = scaled(tree.first_byte + tree.bytes) - mine.first;
+        mine.bytes = tree.bytes;
+        mine.children.resize(tree.parent.size());
+        for (std::uint32_t i = 0; i < tree.parent.size(); ++i)
+            if (tree.parent[i] != i) mine.children[tree.parent[i]].push_back(i);
+        mine.parent = std::move(tree.parent);
+    }
+    plans_.push_front({view.name, made});
+    if (plans_.size() > max_remembered) plans_.pop_back();
+    return made;
+}
+
+std::shared_ptr<const std::vector<cluster::Share>> Planner::shares(const View& view, std::uint64_t step) {
+    for (auto entry = shares_.begin(); entry != shares_.end(); ++entry) {
+        if (entry->step != step || entry->view != view.name) continue;
+        shares_.splice(shares_.begin(), shares_, entry);
+        return entry->shares;
+    }
+    std::vector<cluster::Share> made = cluster::shares_of(view, step);
+    std::sort(made.begin(), made.end(), [](const auto& x, const auto& y) { return x.node < y.node; });
+    shares_.push_front({view.name, step, std::make_shared<const std::vector<cluster::Share>>(std::move(made))});
+    if (shares_.size() > max_remembered) shares_.pop_back();
+    return shares_.front().shares;
+}
+
+}  // namespace chaos::sim

@@ -1,0 +1,49 @@
+#include "sim/sweep.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace chaos::sim {
+
+Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
+    CHAOS_CHECK(make_setup(settings.begin, wishes));  // the wishes make sense, or do not for any seed
+    std::atomic<std::uint64_t> next = settings.begin;
+    std::atomic<std::uint64_t> stop_at = settings.end;
+    std::mutex mutex;  // guards the result: runs are long, so nobody waits for it
+    SweepResult result;
+    const auto work = [&] {
+        if (settings.prepare_thread) settings.prepare_thread();
+        for (;;) {
+            const std::uint64_t seed = next.fetch_add(1);
+            if (seed >= stop_at) return;
+            const Setup setup = *make_setup(seed, wishes);
+            const Outcome outcome = run(setup, {});
+            const std::lock_guard lock(mutex);
+            ++result.sums.runs;
+            result.sums.steps += outcome.statistics.steps;
+            result.sums.views += outcome.statistics.views;
+            result.sums.forks += outcome.statistics.forks;
+            result.sums.foundings += outcome.statistics.foundings;
+            result.sums.messages += outcome.statistics.messages;
+            result.sums.simulated += outcome.statistics.ended_at;
+            if (outcome.statistics.stopped_rightly) ++result.sums.stopped_rightly;
+            if (outcome.failure) {
+                ++result.failures;
+                if (!result.first || seed < result.first->seed) result.first = outcome;
+                if (!settings.keep_going) stop_at = std::min(stop_at.load(), result.first->seed);
+                if (settings.failed) settings.failed(outcome);
+            }
+            if (settings.progress) settings.progress(result.sums, result.failures);
+        }
+    };
+    const unsigned count = settings.threads > 0 ? settings.threads : std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < count; ++i) threads.emplace_back(work);
+    for (std::thread& thread : threads) thread.join();
+    return result;
+}
+
+}  // namespace chaos::sim

@@ -1,0 +1,446 @@
+#include "sim/world.h"
+
+#include "base/assert.h"
+#include "base/random.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace chaos::sim {
+
+using cluster::Standing;
+using cluster::ViewPtr;
+
+namespace {
+
+constexpr Time poll_every = 500 * millisecond;
+constexpr Time patience = 120 * second;  // after the last fault, until all train together
+constexpr std::uint64_t steps_to_see = 3;
+constexpr std::uint64_t incarnations_per_life = 1 << 20;
+constexpr std::size_t max_contacts = 40;
+
+}  // namespace
+
+World::World(const Setup& setup, const Watching& watching)
+    : setup_(setup),
+      watching_(watching),
+      toy_(make_toy(setup.seed, setup.batch)),
+      planner_(toy_, setup.plan),
+      network_(setup.seed, setup.hosts, setup.paths),
+      invariants_(toy_, setup.strict),
+      frozen_(setup.hosts),
+      last_commit_(setup.hosts, 0) {
+    for (Host host = 0; host < setup_.hosts; ++host) nodes_.push_back(std::make_unique<Node>(*this, host));
+}
+
+World::~World() = default;
+
+void World::run() {
+    for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
+        Event event;
+        event.kind = Event::Kind::fault;
+        event.tag = i;
+        queue_.push(setup_.faults[i].at, std::move(event));
+    }
+    queue_.push(0, Event{});  // the first poll
+    if (setup_.prepared) prepare_cluster();
+    boot(0, !setup_.prepared);
+    for (Host host = 1; host < setup_.nodes; ++host) {
+        if (setup_.prepared) {
+            boot(host, false);
+            continue;
+        }
+        setup_.faults.push_back({.at = host * 20 * millisecond, .kind = FaultKind::join, .host = host, .other = 0, .value = 0});
+        Event event;
+        event.kind = Event::Kind::fault;
+        event.tag = setup_.faults.size() - 1;
+        queue_.push(setup_.faults.back().at, std::move(event));
+    }
+    while (!done_ && !queue_.empty() && !invariants_.failure()) {
+        now_ = queue_.next_at();
+        Event event = queue_.pop();
+        ++statistics_.events;
+        handle(event);
+    }
+    statistics_.ended_at = now_;
+}
+
+Statistics World::statistics() const {
+    Statistics result = statistics_;
+    result.steps = invariants_.committed_steps();
+    result.forks = invariants_.forks();
+    result.foundings = invariants_.foundings();
+    for (const auto& node : nodes_) result.stalled += node->stalled;
+    return result;
+}
+
+void World::trace(Host host, const std::string& text) {
+    std::printf("%10.4f s  n%-3u %s\n", static_cast<double>(now_) / second, host, text.c_str());
+}
+
+cluster::Name World::institution(std::uint8_t number) const {
+    return sha256("institution " + std::to_string(number));
+}
+
+cluster::Founding World::founding() const {
+    cluster::Founding founding;
+    founding.run = toy_.name;
+    founding.batch = toy_.batch;
+    founding.strict = setup_.strict;
+    founding.institutions = {{.root = institution(0)}, {.root = institution(1)}};
+    std::sort(founding.institutions.begin(), founding.institutions.end(),
+              [](const auto& x, const auto& y) { return x.root < y.root; });
+    return founding;
+}
+
+std::vector<cluster::Candidate> World::contacts_for(Host host) const {
+    std::vector<cluster::Candidate> contacts;
+    const Host first = static_cast<Host>(random_bits(setup_.seed, 0x636f6e74, host) % setup_.nodes);
+    for (Host i = 0; i < setup_.nodes && contacts.size() < max_contacts; ++i) {
+        // The founder first: nobody else is there at the start.
+        const Host other = i == 0 ? 0 : (first + i) % setup_.nodes;
+        if (other == host || (i > 0 && other == 0)) continue;
+        contacts.push_back({.node = node_of(setup_.seed, other), .address = "n" + std::to_string(other)});
+    }
+    if (host != first && first != 0) contacts.push_back({.node = node_of(setup_.seed, first), .address = "n" + std::to_string(first)});
+    return contacts;
+}
+
+void World::boot(Host host, bool founds) {
+    if (nodes_[host]->running()) return;
+    frozen_[host].clear();
+    if (tracing()) trace(host, nodes_[host]->started ? "starts again" : "starts");
+    nodes_[host]->boot(founds);
+}
+
+void World::end(Host host, bool silently) {
+    Node& node = *nodes_[host];
+    if (!node.running()) return;
+    statistics_.samples_computed += node.trainer().counters().computed;
+    node.silent = silently;
+    const auto connections = node.connections;
+    for (const auto& [peer, connection] : connections) {
+        forget_connection(host, connection);
+        if (!silently) hang_up(host, connection, 0);
+    }
+    node.end();
+    frozen_[host].clear();
+}
+
+// ---- what nodes report
+
+void World::adopted(Host host, const ViewPtr& view) {
+    const bool first = invariants_.adopted(host, view);
+    Spreading& spreading = spreading_[view->name];
+    if (first) {
+        ++statistics_.views;
+        spreading.first_known = now_;
+        if (view->fork) check_fork(host, *view);
+    }
+    spreading.last_known = now_;
+    ++spreading.adopters;
+    if (tracing())
+        trace(host, "adopts view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) + (view->fork ? " (a fork)" : "") +
+                        ": " + std::to_string(view->active_count()) + " active of " + std::to_string(view->members.size()) +
+                        ", " + std::to_string(view->links.size()) + " links, from step " + std::to_string(view->first_step));
+}
+
+// A fork needs a reason: the lost were closed by their hosts, or nobody has heard of them for the agreed time.
+void World::check_fork(Host host, const cluster::View& view) {
+    const ViewPtr parent = invariants_.view(view.parent);
+    if (parent == nullptr) return;
+    bool all_closed = true;
+    for (const cluster::MemberInfo& member : parent->members) {
+        if (member.standing != Standing::active || view.has(member.id)) continue;
+        const Node& lost = *nodes_[host_of(member.id.node)];
+        const bool same_life = lost.running() && lost.life() == member.id.incarnation / incarnations_per_life;
+        if (same_life || (!lost.running() && lost.silent)) all_closed = false;
+    }
+    if (!all_closed && now_ - last_commit_[host] < setup_.options.fork_after / 10 * 7)
+        invariants_.fail(host, "forks to view " + std::to_string(view.epoch) + " without having waited");
+}
+
+void World::applied(Host host, const AppliedStep& step) {
+    const bool first = invariants_.applied(host, nodes_[host]->member().id(), step);
+    if (step.how == How::exchanged) last_commit_[host] = now_;
+    if (!first || step.how != How::exchanged) return;
+    // The result is complete, so everybody contributed; who contributes to a step has applied all before it.
+    const ViewPtr view = invariants_.view(step.result->record.view);
+    if (view == nullptr) return;
+    for (const cluster::MemberInfo& member : view->members) {
+        if (member.standing != Standing::active) continue;
+        const Node& other = *nodes_[host_of(member.id.node)];
+        if (other.running() && other.member().id() == member.id && other.trainer().store().applied() < step.result->record.step)
+            invariants_.fail(host_of(member.id.node), "has not applied step " + std::to_string(step.result->record.step - 1) +
+                                                          " although the next one is complete");
+    }
+}
+
+// ---- faults
+
+void World::strike(const Fault& fault) {
+    if (fault.host >= nodes_.size() || fault.other >= nodes_.size()) return;
+    Node& node = *nodes_[fault.host];
+    const cluster::NodeId other = node_of(setup_.seed, fault.other);
+    if (tracing()) std::printf("%10.4f s  **** %s\n", static_cast<double>(now_) / second, describe(fault).c_str());
+    if (watching_.timeline && !(fault.kind == FaultKind::join && fault.host < setup_.nodes)) marks_.push_back({now_, describe(fault)});
+    const auto command = [&](cluster::Event event) {
+        if (node.running() && !node.frozen) node.feed(std::move(event));
+    };
+    switch (fault.kind) {
+        case FaultKind::crash:
+        case FaultKind::power_loss:
+            end(fault.host, fault.kind == FaultKind::power_loss);
+            node.for_good = fault.value == 1;
+            break;
+        case FaultKind::restart:
+            if (node.started && !node.finished) boot(fault.host, false);
+            break;
+        case FaultKind::restart_blank: {
+            if (!node.started || node.running() || node.finished) break;
+            // The last one that knows the run must not forget it.
+            std::size_t others = 0;
+            for (const auto& n : nodes_)
+                if (n->running() && n->member().role() == cluster::Role::active) ++others;
+            if (others >= 2) {
+                node.disk = {};
+                node.blank_life = node.life() + 1;
+            }
+            boot(fault.host, false);
+            break;
+        }
+        case FaultKind::freeze:
+            if (node.running()) node.frozen = true;
+            break;
+        case FaultKind::thaw:
+            if (!node.frozen) break;
+            node.frozen = false;
+            for (Event& waiting : frozen_[fault.host]) queue_.push(now_, std::move(waiting));
+            frozen_[fault.host].clear();
+            break;
+        case FaultKind::cut: network_.cut(fault.other, fault.host); [[fallthrough]];
+        case FaultKind::cut_one_way: network_.cut(fault.host, fault.other); break;
+        case FaultKind::mend:
+            network_.mend(fault.host, fault.other);
+            network_.mend(fault.other, fault.host);
+            break;
+        case FaultKind::partition: {
+            std::vector<std::uint8_t> groups(nodes_.size());
+            for (std::size_t i = 0; i < groups.size(); ++i) groups[i] = fault.value >> (i % 64) & 1;
+            network_.divide(std::move(groups));
+            break;
+        }
+        case FaultKind::heal: network_.heal_all(); break;
+        case FaultKind::slow:
+            node.slowness = static_cast<std::uint32_t>(std::max<std::uint64_t>(fault.value, 1));
+            if (node.running()) node.trainer().set_slowness(node.slowness);
+            break;
+        case FaultKind::drift:
+            node.clock.change_drift(now_, static_cast<std::int64_t>(fault.value) - 1000);
+            if (node.running() && !node.frozen) node.reschedule();
+            break;
+        case FaultKind::corrupt: network_.set_corruption(fault.host, static_cast<std::uint32_t>(fault.value)); break;
+        case FaultKind::lossy: {
+            const auto ppm = static_cast<std::uint32_t>(fault.value);
+            network_.worsen(ppm, ppm, ppm);
+            break;
+        }
+        case FaultKind::lie:
+            node.lies = static_cast<std::uint32_t>(fault.value);
+            if (node.running()) node.trainer().donor().lie(node.lies & 3);
+            break;
+        case FaultKind::join:
+            if (!node.started) boot(fault.host, false);
+            break;
+        case FaultKind::leave:
+            node.excused = node.excused || (node.running() && !node.frozen);
+            command(cluster::LeaveCommand{});
+            break;
+        case FaultKind::connect: command(cluster::ConnectCommand{other}); break;
+        case FaultKind::disconnect: command(cluster::DisconnectCommand{other}); break;
+        case FaultKind::admit:
+        case FaultKind::remove:
+            command(cluster::InstitutionCommand{.kind = fault.kind == FaultKind::admit
+                                                            ? cluster::RequestKind::admit_institution
+                                                            : cluster::RequestKind::remove_institution,
+                                                .root = institution(static_cast<std::uint8_t>(fault.value)),
+                                                .node = {}});
+            break;
+        case FaultKind::revoke:
+            command(cluster::InstitutionCommand{.kind = cluster::RequestKind::revoke_node, .root = {}, .node = other});
+            break;
+        case FaultKind::all_down:
+            for (Host host = 0; host < nodes_.size(); ++host) end(host, fault.value != 0);
+            break;
+        case FaultKind::all_up:
+            for (Host host = 0; host < nodes_.size(); ++host)
+                if (nodes_[host]->started && !nodes_[host]->finished) boot(host, false);
+            break;
+    }
+}
+
+// The end of all faults. Who is down for good stays down, unless a strict cluster could not go on without it.
+void World::heal() {
+    healed_ = true;
+    if (tracing()) std::printf("%10.4f s  **** everything heals\n", static_cast<double>(now_) / second);
+    network_.heal_all();
+    for (Host host = 0; host < nodes_.size(); ++host) {
+        Node& node = *nodes_[host];
+        if (node.frozen) strike({.at = now_, .kind = FaultKind::thaw, .host = host, .other = 0, .value = 0});
+        strike({.at = now_, .kind = FaultKind::slow, .host = host, .other = 0, .value = 1});
+        if ((node.lies & ~8U) != node.lies || node.lies != 0)
+            strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
+        if (node.started && !node.running() && !node.finished && !node.for_good) boot(host, false);
+    }
+    if (!quorum_is_gone()) return;
+    for (Host host = 0; host < nodes_.size(); ++host)
+        if (nodes_[host]->started && !nodes_[host]->running() && !nodes_[host]->finished) boot(host, false);
+    statistics_.stopped_rightly = setup_.strict && quorum_is_gone();
+}
+
+// Whether too few seats of the youngest view can ever vote again. A seat is lost with the process, unless the disk
+// with its vote is there when the node restarts.
+bool World::quorum_is_gone() const {
+    const ViewPtr& view = invariants_.youngest();
+    if (view == nullptr) return true;
+    std::vector<cluster::NodeId> voters;
+    for (const cluster::MemberInfo& member : view->members) {
+        if (member.standing != Standing::active) continue;
+        const Node& node = *nodes_[host_of(member.id.node)];
+        if (node.running() && member.id.incarnation / incarnations_per_life >= node.blank_life) voters.push_back(member.id.node);
+    }
+    return !cluster::is_quorum(*view, voters);
+}
+
+// ---- the end
+
+bool World::settled() {
+    const ViewPtr& youngest = invariants_.youngest();
+    ViewPtr common;
+    std::uint64_t least = ~std::uint64_t{0};
+    std::uint64_t most = 0;
+    bool one_view = true;
+    for (Host host = 0; host < nodes_.size(); ++host) {
+        const Node& node = *nodes_[host];
+        if (!node.running() || node.finished || node.excused) continue;
+        const auto& revoked = youngest->revoked;
+        if (std::binary_search(revoked.begin(), revoked.end(), node.self())) continue;
+        if (!youngest->institution_in(institution(setup_.institutions[host]))) continue;
+        if (node.member().role() != cluster::Role::active) {
+            together_ = false;
+            return false;
+        }
+        const ViewPtr view = node.member().view();
+        if (common && common->name != view->name) one_view = false;
+        common = view;
+        const std::uint64_t applied = node.trainer().store().applied();
+        least = std::min(least, applied);
+        most = std::max(most, applied);
+    }
+    if (!common) return false;
+    if (!together_) {
+        together_ = true;
+        steps_wanted_ = most + steps_to_see;
+    }
+    return one_view && least >= steps_wanted_;
+}
+
+void World::explain_stuck() {
+    std::string text = "stuck: " + std::to_string(patience / second) + " s after the last fault not all train together";
+    std::size_t told = 0;
+    for (Host host = 0; host < nodes_.size() && told < 12; ++host) {
+        const Node& node = *nodes_[host];
+        if (!node.running() || node.finished) continue;
+        const ViewPtr view = node.member().view();
+        text += "\n  n" + std::to_string(host) + ": " + node.member().why() + "; " + std::to_string(node.trainer().store().applied()) +
+                " steps applied" +
+                (view ? ", view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) : ", no view") +
+                (node.trainer().exchanging() ? ", in an exchange" : "");
+        ++told;
+    }
+    invariants_.fail(text);
+}
+
+void World::poll() {
+    if (watching_.timeline) {
+        Sample sample;
+        sample.at = now_;
+        std::vector<cluster::Name> lines;
+        for (const auto& node : nodes_) {
+            if (!node->running()) continue;
+            ++sample.running;
+            if (node->member().role() != cluster::Role::active) continue;
+            ++sample.active;
+            lines.push_back(node->member().view()->name);
+        }
+        std::sort(lines.begin(), lines.end());
+        sample.lines = static_cast<std::uint32_t>(std::unique(lines.begin(), lines.end()) - lines.begin());
+        const Statistics sums = statistics();
+        sample.steps = sums.steps;
+        sample.messages = sums.messages;
+        sample.stalled = sums.stalled;
+        samples_.push_back(sample);
+    }
+    if (!healed_ && now_ >= setup_.quiet_at) heal();
+    if (healed_) {
+        if (statistics_.stopped_rightly) {
+            done_ = true;
+        } else if (settled()) {
+            statistics_.recovered = now_ - setup_.quiet_at;
+            done_ = true;
+        } else if (now_ >= setup_.quiet_at + patience) {
+            explain_stuck();
+        }
+    }
+    if (!done_) queue_.push(now_ + poll_every, Event{});
+}
+
+// Every disk holds the record of a cluster that went down: the way to begin with many members at once.
+void World::prepare_cluster() {
+    cluster::Founding start = founding();
+    start.founder.id = {.node = node_of(setup_.seed, 0), .incarnation = 1};
+    start.founder.institution = institution(0);
+    start.founder.address = "n0";
+    auto view = std::make_shared<cluster::View>(*cluster::found(start));
+    view->members.clear();
+    for (Host host = 0; host < setup_.nodes; ++host) {
+        cluster::MemberInfo& member = view->members.emplace_back();
+        member.id = {.node = node_of(setup_.seed, host), .incarnation = 1};
+        member.institution = institution(setup_.institutions[host]);
+        member.standing = Standing::active;
+        member.speed = setup_.speeds[host];
+        member.address = "n" + std::to_string(host);
+    }
+    std::sort(view->members.begin(), view->members.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
+    const auto link = [&](Host a, Host b) {
+        cluster::LinkInfo& made = view->links.emplace_back();
+        made.id = cluster::link_between(node_of(setup_.seed, a), node_of(setup_.seed, b));
+        made.figures.delay_us = static_cast<std::uint32_t>(network_.at(network_.path(a, b)).delay / microsecond);
+    };
+    // Cycles through all hosts in different orders: every degree is the number of links wanted.
+    for (std::uint32_t cycle = 0; cycle < std::max(1U, setup_.options.links_wanted / 2); ++cycle) {
+        std::vector<Host> order(setup_.nodes);
+        for (Host host = 0; host < setup_.nodes; ++host) order[host] = host;
+        for (Host i = setup_.nodes - 1; i > 0; --i)
+            std::swap(order[i], order[random_bits(setup_.seed, 0x6379636c + cycle, i) % (i + 1)]);
+        for (Host i = 0; i < setup_.nodes; ++i)
+            if (setup_.nodes > 1) link(order[i], order[(i + 1) % setup_.nodes]);
+    }
+    std::sort(view->links.begin(), view->links.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
+    view->links.erase(std::unique(view->links.begin(), view->links.end(), [](const auto& x, const auto& y) { return x.id == y.id; }),
+                      view->links.end());
+    view->epoch = 1;
+    view->parent = view->name;
+    view->active = view->members.size();
+    view->senior = view->members.front().id.node;
+    view->name = sha256("prepared " + std::to_string(setup_.seed));
+    const Snapshot beginning = ToyState(toy_).snapshot();
+    for (Host host = 0; host < setup_.nodes; ++host) {
+        nodes_[host]->disk.record.emplace();
+        nodes_[host]->disk.record->view = view;
+        nodes_[host]->disk.checkpoints.push_back(beginning);
+    }
+    invariants_.adopted(0, view);
+}
+
+}  // namespace chaos::sim

@@ -1,0 +1,161 @@
+// The world of one run: hosts, the network between them, the events to come, the faults, and the watchers.
+#pragma once
+
+#include "sim/faults.h"
+#include "sim/invariants.h"
+#include "sim/network.h"
+#include "sim/node.h"
+#include "sim/planner.h"
+#include "sim/scenario.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace chaos::sim {
+
+struct Statistics {
+    Time ended_at = 0;
+    std::uint64_t events = 0;
+    std::uint64_t messages = 0;  // of the core
+    std::uint64_t bytes = 0;     // of those
+    std::uint64_t steps = 0;     // committed, of all lines
+    std::uint64_t samples_computed = 0;
+    std::uint64_t views = 0;
+    std::uint64_t forks = 0;
+    std::uint64_t foundings = 0;
+    Time stalled = 0;    // node-nanoseconds in which a step was stopped
+    Time recovered = 0;  // from the end of the faults until all train in one view
+    bool stopped_rightly = false;  // strict, and a quorum is gone for good
+};
+
+// What a report is drawn from.
+struct Sample {
+    Time at = 0;
+    std::uint32_t running = 0;
+    std::uint32_t active = 0;
+    std::uint32_t lines = 0;
+    std::uint64_t steps = 0;
+    std::uint64_t messages = 0;
+    Time stalled = 0;
+};
+struct Mark {
+    Time at = 0;
+    std::string text;
+};
+
+struct Watching {
+    bool trace = false;    // lines to stdout
+    bool timeline = false;
+    bool handling = false;  // measure thread CPU time per event
+};
+
+struct Spreading {
+    Time first_known = 0;
+    Time last_known = 0;
+    std::uint32_t adopters = 0;
+};
+
+class World {
+public:
+    World(const Setup& setup, const Watching& watching);
+    ~World();
+    void run();
+
+    [[nodiscard]] const std::optional<std::string>& failure() const { return invariants_.failure(); }
+    [[nodiscard]] Statistics statistics() const;
+    [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
+    [[nodiscard]] const std::vector<Mark>& marks() const { return marks_; }
+    [[nodiscard]] const std::vector<std::uint32_t>& handling_ns() const { return handling_ns_; }
+    [[nodiscard]] const std::unordered_map<cluster::Name, Spreading, cluster::HashName>& spreading() const { return spreading_; }
+
+    // ---- for nodes
+    [[nodiscard]] Time now() const { return now_; }
+    [[nodiscard]] const Setup& setup() const { return setup_; }
+    [[nodiscard]] const Toy& toy() const { return toy_; }
+    Planner& planner() { return planner_; }
+    Invariants& invariants() { return invariants_; }
+    Node& node(Host host) { return *nodes_[host]; }
+    [[nodiscard]] bool tracing() const { return watching_.trace; }
+    void trace(Host host, const std::string& text);
+    [[nodiscard]] bool measures_handling() const { return watching_.handling; }
+    void handled(std::uint64_t ns) { handling_ns_.push_back(static_cast<std::uint32_t>(ns)); }
+    void adopted(Host host, const cluster::ViewPtr& view);
+    void applied(Host host, const AppliedStep& step);
+    [[nodiscard]] std::vector<cluster::Candidate> contacts_for(Host host) const;
+    [[nodiscard]] cluster::Founding founding() const;
+    [[nodiscard]] cluster::Name institution(std::uint8_t number) const;
+
+    // Connections (wires.cpp).
+    void send(Host from, Host to, const cluster::MessagePtr& message);
+    void send_bulk(Host from, Host to, const BulkPtr& bulk);
+    void dial(Host from, Host to);
+    void close(Host from, Host to);
+    void wake(Host host, Time at, TrainerTimer timer, std::uint64_t tag);
+    void tick(Host host, Time at);
+
+private:
+    struct Event {
+        enum class Kind : std::uint8_t { message, garbled, bulk, closed, dialled, answered, dial_failed, tick, timer, fault, poll };
+        Kind kind = Kind::poll;
+        TrainerTimer timer = TrainerTimer::compute;
+        std::uint8_t attempt = 0;
+        bool queued = false;     // has waited for its turn at a slow node
+        Host host = 0;           // where it happens
+        Host peer = 0;           // who caused it
+        std::uint64_t tag = 0;   // connection, dial, timer or fault
+        std::uint64_t life = 0;  // of the process it is for
+        std::shared_ptr<const void> payload;
+    };
+
+    // ---- wires.cpp
+    void handle(Event& event);
+    void on_message(Event& event);
+    void on_bulk(Event& event);
+    void on_closed(const Event& event);
+    void on_dialled(Event& event);
+    void on_answered(const Event& event);
+    void forget_connection(Host host, std::uint64_t connection);
+    void hang_up(Host from, std::uint64_t connection, Time at_least);
+    void refuse(const Event& event);
+    [[nodiscard]] const std::pair<Host, std::uint64_t>* find_connection(Host host, Host peer) const;
+
+    // ---- world.cpp
+    void boot(Host host, bool founds);
+    void end(Host host, bool silently);
+    void strike(const Fault& fault);
+    void heal();
+    void poll();
+    [[nodiscard]] bool settled();
+    [[nodiscard]] bool quorum_is_gone() const;
+    void prepare_cluster();
+    void explain_stuck();
+    void check_fork(Host host, const cluster::View& view);
+
+    Setup setup_;
+    Watching watching_;
+    Toy toy_;
+    Planner planner_;
+    Network network_;
+    Invariants invariants_;
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::vector<std::vector<Event>> frozen_;  // what waits for a frozen node
+    std::vector<Connection> wires_;
+    Queue<Event> queue_;
+    Time now_ = 0;
+    bool done_ = false;
+    bool healed_ = false;
+    bool together_ = false;  // all are active; from then on steps are counted
+    std::uint64_t steps_wanted_ = 0;
+    std::uint64_t dials_ = 0;
+    std::vector<Time> last_commit_;   // by host
+    Statistics statistics_;
+    std::vector<Sample> samples_;
+    std::vector<Mark> marks_;
+    std::vector<std::uint32_t> handling_ns_;
+    std::unordered_map<cluster::Name, Spreading, cluster::HashName> spreading_;
+};
+
+}  // namespace chaos::sim
