@@ -20,8 +20,8 @@ std::uint32_t FlowNetwork::add_arc(std::uint32_t from, std::uint32_t to) {
 }
 
 void FlowNetwork::set_capacity(std::uint32_t arc, std::uint64_t capacity) {
-    arcs_[2 * arc].left = capacity;
-    arcs_[2 * arc + 1].left = 0;
+    arcs_[std::size_t{2} * arc].left = capacity;
+    arcs_[std::size_t{2} * arc + 1].left = 0;
 }
 
 bool FlowNetwork::find_levels(std::uint32_t source, std::uint32_t sink) {

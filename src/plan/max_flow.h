@@ -2,6 +2,7 @@
 // order in which they were added.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,7 +21,7 @@ public:
     // Capacities must not add up to more than 64 bits hold.
     std::uint64_t maximise(std::uint32_t source, std::uint32_t sink);
 
-    [[nodiscard]] std::uint64_t flow(std::uint32_t arc) const { return arcs_[2 * arc + 1].left; }
+    [[nodiscard]] std::uint64_t flow(std::uint32_t arc) const { return arcs_[std::size_t{2} * arc + 1].left; }
 
 private:
     struct Arc {

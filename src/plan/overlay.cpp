@@ -93,8 +93,12 @@ Result<void> take_links(const SyncRequest& request, Overlay& overlay) {
     for (OverlayLink& link : overlay.links) {
         // Cut so that the longest way through all members stays within 64 bits.
         constexpr std::uint64_t most = longest_ns / max_sync_members / 4;
-        link.chunk_to_high_ns = std::min(transfer_ns(overlay.chunk_bytes, link.to_high), most);
-        link.chunk_to_low_ns = std::min(transfer_ns(overlay.chunk_bytes, link.to_low), most);
+        const auto hop_ns = [&](std::uint32_t from, std::uint32_t to, std::uint64_t rate) {
+            rate = std::min({rate, overlay.egress[from], overlay.ingress[to]});
+            return std::min(transfer_ns(overlay.chunk_bytes, rate), most);
+        };
+        link.chunk_to_high_ns = hop_ns(link.low, link.high, link.to_high);
+        link.chunk_to_low_ns = hop_ns(link.high, link.low, link.to_low);
         link.round_ns = std::max<std::uint64_t>(1, 2 * link.delay_ns + link.chunk_to_high_ns + link.chunk_to_low_ns);
     }
     return {};
@@ -289,16 +293,18 @@ std::uint64_t fill_ns(const Overlay& overlay, const Tree& tree, std::uint64_t q)
             rise = parent_high ? link.chunk_to_high_ns : link.chunk_to_low_ns;
             fall = parent_high ? link.chunk_to_low_ns : link.chunk_to_high_ns;
         } else {
-            rise = std::min(transfer_ns(q, parent_high ? link.to_high : link.to_low), most);
-            fall = std::min(transfer_ns(q, parent_high ? link.to_low : link.to_high), most);
+            const std::uint64_t to_parent = parent_high ? link.to_high : link.to_low;
+            const std::uint64_t to_child = parent_high ? link.to_low : link.to_high;
+            rise = transfer_ns(q, std::min({to_parent, overlay.egress[rank], overlay.ingress[parent]}));
+            fall = transfer_ns(q, std::min({to_child, overlay.egress[parent], overlay.ingress[rank]}));
         }
-        if (overlay.capped) {
+        if (overlay.capped && children[parent] > 1) {
             const std::uint64_t all = saturate(u128{q} * children[parent]);
-            rise = std::max({rise, transfer_ns(q, overlay.egress[rank]), transfer_ns(all, overlay.ingress[parent])});
-            fall = std::max({fall, transfer_ns(q, overlay.ingress[rank]), transfer_ns(all, overlay.egress[parent])});
-            rise = std::min(rise, most);
-            fall = std::min(fall, most);
+            rise = std::max(rise, transfer_ns(all, overlay.ingress[parent]));
+            fall = std::max(fall, transfer_ns(all, overlay.egress[parent]));
         }
+        rise = std::min(rise, most);
+        fall = std::min(fall, most);
         fastest = std::min({fastest, rise, fall});
         up[rank] = up[parent] + link.delay_ns + rise;
         down[rank] = down[parent] + link.delay_ns + fall;

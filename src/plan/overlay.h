@@ -20,7 +20,7 @@ struct OverlayLink {
     std::uint64_t delay_ns = 0;
     std::uint64_t rate = 0;  // of the slower direction: all that loads depend on
 
-    // A full chunk on its way, without delay.
+    // A full chunk on its way, without delay, where the receiver has nobody else to listen to.
     std::uint64_t chunk_to_high_ns = 0;
     std::uint64_t chunk_to_low_ns = 0;
     // There and back with a full chunk; at least 1.

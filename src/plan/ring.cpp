@@ -75,6 +75,7 @@ std::optional<std::vector<std::uint32_t>> find_cycle(const Overlay& overlay, std
 
 std::optional<std::vector<std::uint32_t>> find_fast_cycle(const Overlay& overlay, std::uint32_t effort) {
     std::vector<std::uint64_t> rates;
+    rates.reserve(overlay.links.size());
     for (const OverlayLink& link : overlay.links) rates.push_back(link.rate);
     std::sort(rates.begin(), rates.end());
     rates.erase(std::unique(rates.begin(), rates.end()), rates.end());

@@ -1,8 +1,8 @@
 #include "plan/shard_plan.h"
 
 #include "base/assert.h"
-#include "plan/max_flow.h"
 #include "plan/say.h"
+#include "plan/shard_cut.h"
 
 #include <algorithm>
 #include <numeric>
@@ -14,24 +14,6 @@ namespace {
 
 constexpr std::uint64_t largest_state_bytes = std::uint64_t{1} << 50;
 constexpr std::size_t most_joiners = 4096;
-
-// A usable link, with its ends as indexes into donors and joiners, both ascending by id.
-struct Way {
-    std::uint32_t joiner = 0;
-    std::uint32_t donor = 0;
-    std::uint64_t bytes_per_s = 0;
-    std::uint64_t delay_ns = 0;
-    std::uint64_t overhead_ns = 0;
-};
-
-// The request put in order: donors and joiners by id, ways by joiner, then donor; rates within range.
-struct Task {
-    std::uint64_t state_bytes = 0;
-    std::vector<ShardDonor> donors;
-    std::vector<const ShardJoiner*> joiners;
-    std::vector<std::vector<ByteRange>> gaps;  // per joiner: what it misses, ascending, not touching
-    std::vector<Way> ways;
-};
 
 std::uint64_t gap_bytes(const std::vector<ByteRange>& gaps) {
     return std::accumulate(gaps.begin(), gaps.end(), std::uint64_t{0},
@@ -76,9 +58,9 @@ Result<void> check_held(const ShardJoiner& joiner, std::uint64_t state_bytes) {
     return {};
 }
 
-Result<Task> put_in_order(const ShardRequest& request) {
+Result<ShardTask> put_in_order(const ShardRequest& request) {
     CHAOS_CHECK(check_sizes(request));
-    Task task;
+    ShardTask task;
     task.state_bytes = request.state_bytes;
     task.donors = request.donors;
     const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
@@ -117,196 +99,14 @@ Result<Task> put_in_order(const ShardRequest& request) {
                                  std::min(link.delay_ns, longest_ns), std::min(d.overhead_ns, longest_ns)});
         }
     }
-    std::sort(task.ways.begin(), task.ways.end(), [](const Way& a, const Way& b) {
+    std::sort(task.ways.begin(), task.ways.end(), [](const ShardWay& a, const ShardWay& b) {
         return a.joiner != b.joiner ? a.joiner < b.joiner : a.donor < b.donor;
     });
     return task;
 }
 
-// The task cut into shards of one size.
-class Cut {
-public:
-    Cut(const Task& task, std::uint64_t shard_bytes);
-
-    // Whether all can be done by `ns`. Monotone.
-    bool feasible(std::uint64_t ns);
-
-    // The smallest feasible time in [least_ns, most_ns], if there is one.
-    std::optional<std::uint64_t> earliest(std::uint64_t least_ns, std::uint64_t most_ns);
-
-    // How many shards each way carries when all is to be done by `ns`, the earliest time.
-    std::vector<std::uint64_t> assign(std::uint64_t ns);
-
-    [[nodiscard]] const std::vector<std::vector<ShardRange>>& missing() const { return missing_; }
-    [[nodiscard]] std::uint64_t way_ns(const Way& way, std::uint64_t shards) const;
-    [[nodiscard]] std::uint64_t donor_ns(std::uint32_t donor, std::uint64_t shards) const;  // by its egress
-    [[nodiscard]] std::uint64_t limit_shards(std::uint32_t donor) const { return limit_[donor]; }
-
-private:
-    [[nodiscard]] std::uint64_t way_shards(std::size_t way, std::uint64_t ns) const;
-    [[nodiscard]] std::uint64_t donor_shards(std::uint32_t donor, std::uint64_t ns) const;
-    [[nodiscard]] std::uint64_t single_shards(std::size_t way, std::uint64_t ns) const {
-        return std::min(way_shards(way, ns), donor_shards(task_.ways[way].donor, ns));
-    }
-    bool flow_fits(std::uint64_t ns);
-    void make_network();
-
-    const Task& task_;
-    std::uint64_t shard_bytes_;
-    std::vector<std::vector<ShardRange>> missing_;  // per joiner
-    std::vector<std::uint64_t> wanted_;             // per joiner: shards
-    std::vector<std::uint64_t> limit_;              // per donor: shards
-    std::vector<u128> shard_cost_;                  // per way: its ns per shard, times its rate
-    std::uint64_t ingress_ns_ = 0;                  // the slowest joiner's ingress needs this long
-
-    // Several joiners: source -> donors -> joiners -> sink. Arcs: donors, then ways, then joiners.
-    std::optional<FlowNetwork> network_;
-};
-
-Cut::Cut(const Task& task, std::uint64_t shard_bytes) : task_(task), shard_bytes_(shard_bytes) {
-    std::uint64_t all_missing_bytes = 0;
-    for (std::size_t j = 0; j < task.joiners.size(); ++j) {
-        std::vector<ShardRange>& ranges = missing_.emplace_back();
-        std::uint64_t count = 0;
-        for (const ByteRange& gap : task.gaps[j]) {
-            std::uint64_t first = gap.first / shard_bytes;
-            const std::uint64_t end = ceil_div(gap.first + gap.bytes, shard_bytes);
-            if (!ranges.empty()) first = std::max(first, ranges.back().first + ranges.back().count);
-            if (first == end) continue;
-            count += end - first;
-            if (!ranges.empty() && ranges.back().first + ranges.back().count == first) {
-                ranges.back().count += end - first;
-            } else {
-                ranges.push_back({first, end - first});
-            }
-        }
-        wanted_.push_back(count);
-        std::uint64_t bytes = count * shard_bytes;
-        if (count > 0) {
-            const std::uint64_t end = (ranges.back().first + ranges.back().count) * shard_bytes;
-            if (end > task.state_bytes) bytes -= end - task.state_bytes;
-        }
-        all_missing_bytes = saturating_add(all_missing_bytes, bytes);
-        const std::uint64_t ingress = task.joiners[j]->ingress_bytes_per_s;
-        ingress_ns_ = std::max(ingress_ns_, transfer_ns(bytes, ingress));
-    }
-    for (const ShardDonor& donor : task.donors) {
-        limit_.push_back(donor.limit_bytes >= all_missing_bytes ? unlimited : donor.limit_bytes / shard_bytes);
-    }
-    for (const Way& way : task.ways) {
-        shard_cost_.push_back(u128{shard_bytes} * ns_per_s + u128{way.overhead_ns} * way.bytes_per_s);
-    }
-}
-
-std::uint64_t Cut::way_shards(std::size_t way, std::uint64_t ns) const {
-    const Way& w = task_.ways[way];
-    if (ns <= w.delay_ns) return 0;
-    return saturate(u128{ns - w.delay_ns} * w.bytes_per_s / shard_cost_[way]);
-}
-
-std::uint64_t Cut::donor_shards(std::uint32_t donor, std::uint64_t ns) const {
-    const std::uint64_t egress = task_.donors[donor].egress_bytes_per_s;
-    if (egress >= fastest_bytes_per_s) return limit_[donor];
-    return std::min(limit_[donor], saturate(u128{ns} * egress / (u128{shard_bytes_} * ns_per_s)));
-}
-
-std::uint64_t Cut::way_ns(const Way& way, std::uint64_t shards) const {
-    if (shards == 0) return 0;
-    const u128 cost = u128{shard_bytes_} * ns_per_s + u128{way.overhead_ns} * way.bytes_per_s;
-    if (cost > ~u128{0} / shards - way.bytes_per_s) return longest_ns;
-    const u128 ns = (cost * shards + way.bytes_per_s - 1) / way.bytes_per_s;
-    return std::min(saturating_add(saturate(ns), way.delay_ns), longest_ns);
-}
-
-std::uint64_t Cut::donor_ns(std::uint32_t donor, std::uint64_t shards) const {
-    const std::uint64_t egress = task_.donors[donor].egress_bytes_per_s;
-    if (egress >= fastest_bytes_per_s) return 0;
-    return transfer_ns(saturate(u128{shards} * shard_bytes_), egress);
-}
-
-void Cut::make_network() {
-    const auto donors = static_cast<std::uint32_t>(task_.donors.size());
-    const auto joiners = static_cast<std::uint32_t>(task_.joiners.size());
-    network_.emplace(2 + donors + joiners);
-    for (std::uint32_t i = 0; i < donors; ++i) network_->add_arc(0, 2 + i);
-    for (const Way& way : task_.ways) network_->add_arc(2 + way.donor, 2 + donors + way.joiner);
-    for (std::uint32_t j = 0; j < joiners; ++j) network_->add_arc(2 + donors + j, 1);
-}
-
-bool Cut::flow_fits(std::uint64_t ns) {
-    if (!network_) make_network();
-    std::uint64_t all_wanted = 0;
-    for (const std::uint64_t wanted : wanted_) all_wanted += wanted;
-    std::uint32_t arc = 0;
-    for (std::uint32_t i = 0; i < task_.donors.size(); ++i) {
-        network_->set_capacity(arc++, std::min(donor_shards(i, ns), all_wanted));
-    }
-    for (std::size_t w = 0; w < task_.ways.size(); ++w) {
-        network_->set_capacity(arc++, std::min(way_shards(w, ns), wanted_[task_.ways[w].joiner]));
-    }
-    for (const std::uint64_t wanted : wanted_) network_->set_capacity(arc++, wanted);
-    return network_->maximise(0, 1) == all_wanted;
-}
-
-bool Cut::feasible(std::uint64_t ns) {
-    if (ns < ingress_ns_) return false;
-    std::size_t w = 0;
-    for (std::uint32_t j = 0; j < wanted_.size(); ++j) {  // each joiner as if it were alone
-        std::uint64_t can = 0;
-        for (; w < task_.ways.size() && task_.ways[w].joiner == j; ++w) {
-            can = saturating_add(can, single_shards(w, ns));
-        }
-        if (can < wanted_[j]) return false;
-    }
-    return wanted_.size() <= 1 || flow_fits(ns);
-}
-
-std::optional<std::uint64_t> Cut::earliest(std::uint64_t least_ns, std::uint64_t most_ns) {
-    if (least_ns > most_ns) return std::nullopt;
-    if (feasible(least_ns)) return least_ns;
-    // Mostly the optimum lies a little above what nobody can beat: walk there in growing steps, then bisect.
-    std::uint64_t infeasible = least_ns;
-    std::uint64_t enough = least_ns;
-    std::uint64_t step = least_ns / 64 + 1;
-    do {
-        infeasible = enough;
-        if (infeasible == most_ns) return std::nullopt;
-        enough = most_ns - enough > step ? enough + step : most_ns;
-        step *= 2;
-    } while (!feasible(enough));
-    while (enough - infeasible > 1) {
-        const std::uint64_t middle = infeasible + (enough - infeasible) / 2;
-        (feasible(middle) ? enough : infeasible) = middle;
-    }
-    return enough;
-}
-
-std::vector<std::uint64_t> Cut::assign(std::uint64_t ns) {
-    std::vector<std::uint64_t> counts(task_.ways.size());
-    if (wanted_.size() == 1) {
-        // All that arrives before `ns` is taken, the rest from who finishes it just then: "finishes it earliest".
-        std::uint64_t rest = wanted_[0];
-        for (std::size_t w = 0; w < counts.size(); ++w) {
-            counts[w] = std::min(ns > 0 ? single_shards(w, ns - 1) : 0, rest);
-            rest -= counts[w];
-        }
-        for (std::size_t w = 0; w < counts.size() && rest > 0; ++w) {
-            const std::uint64_t more = std::min(single_shards(w, ns) - counts[w], rest);
-            counts[w] += more;
-            rest -= more;
-        }
-        CHAOS_ASSERT(rest == 0);
-        return counts;
-    }
-    CHAOS_ASSERT(flow_fits(ns));
-    for (std::size_t w = 0; w < counts.size(); ++w) {
-        counts[w] = network_->flow(static_cast<std::uint32_t>(task_.donors.size() + w));
-    }
-    return counts;
-}
-
 // What nobody can beat, whatever the shard size: bytes over rates, rounded down so that it stays a bound.
-std::uint64_t limit_of(const Task& task) {
+std::uint64_t limit_of(const ShardTask& task) {
     std::uint64_t limit = 0;
     std::uint64_t all_missing = 0;
     std::vector<std::uint64_t> out(task.donors.size());
@@ -316,7 +116,7 @@ std::uint64_t limit_of(const Task& task) {
         all_missing += missing;
         std::uint64_t in = 0;
         for (; w < task.ways.size() && task.ways[w].joiner == j; ++w) {
-            const Way& way = task.ways[w];
+            const ShardWay& way = task.ways[w];
             const std::uint64_t rate = std::min(way.bytes_per_s, task.donors[way.donor].egress_bytes_per_s);
             in = saturating_add(in, rate);
             out[way.donor] = saturating_add(out[way.donor], rate);
@@ -332,7 +132,7 @@ std::uint64_t limit_of(const Task& task) {
     return std::min(limit, longest_ns);
 }
 
-Result<void> check_joiners(const Task& task) {
+Result<void> check_joiners(const ShardTask& task) {
     if (task.joiners.empty()) return Error{"the shard plan has no joiner"};
     for (std::uint32_t j = 0; j < task.joiners.size(); ++j) {
         if (task.gaps[j].empty()) continue;
@@ -340,7 +140,7 @@ Result<void> check_joiners(const Task& task) {
         const std::string name = "joiner " + std::to_string(joiner.id);
         if (task.donors.empty()) return Error{"no donor offers the state to " + name};
         if (joiner.ingress_bytes_per_s == 0) return Error{name + " accepts no bytes: its ingress cap is 0"};
-        if (std::none_of(task.ways.begin(), task.ways.end(), [&](const Way& way) { return way.joiner == j; })) {
+        if (std::none_of(task.ways.begin(), task.ways.end(), [&](const ShardWay& way) { return way.joiner == j; })) {
             return Error{name + " has no usable link to any of " + say_count(task.donors.size(), "donor") +
                          " (no link, or a rate of 0)"};
         }
@@ -349,7 +149,7 @@ Result<void> check_joiners(const Task& task) {
 }
 
 // Why not even all the time of the world is enough: limits, or links slower than that.
-Error refusal(const Task& task, std::uint64_t finest) {
+Error refusal(const ShardTask& task, std::uint64_t finest) {
     std::uint64_t missing = 0;
     for (const auto& gaps : task.gaps) missing += gap_bytes(gaps);
     std::uint64_t offered = 0;
@@ -364,7 +164,8 @@ Error refusal(const Task& task, std::uint64_t finest) {
 }
 
 // Hands out what each joiner misses, in ascending order of shards, to its donors in ascending order of ids.
-std::vector<Transfer> transfers_of(const Task& task, const Cut& cut, const std::vector<std::uint64_t>& counts) {
+std::vector<Transfer> transfers_of(const ShardTask& task, const ShardCut& cut,
+                                   const std::vector<std::uint64_t>& counts) {
     std::vector<Transfer> transfers;
     std::size_t w = 0;
     for (std::uint32_t j = 0; j < task.joiners.size(); ++j) {
@@ -373,7 +174,7 @@ std::vector<Transfer> transfers_of(const Task& task, const Cut& cut, const std::
         const std::vector<ShardRange>& missing = cut.missing()[j];
         for (; w < task.ways.size() && task.ways[w].joiner == j; ++w) {
             if (counts[w] == 0) continue;
-            const Way& way = task.ways[w];
+            const ShardWay& way = task.ways[w];
             Transfer& transfer = transfers.emplace_back();
             transfer.joiner = task.joiners[j]->id;
             transfer.donor = task.donors[way.donor].id;
@@ -400,7 +201,7 @@ struct Choice {
     std::uint64_t ns = 0;
 };
 
-std::string why_this_size(const std::vector<std::uint64_t>& sizes, std::vector<Cut>& cuts, const Choice& choice,
+std::string why_this_size(const std::vector<std::uint64_t>& sizes, std::vector<ShardCut>& cuts, const Choice& choice,
                           std::uint64_t least_ns) {
     std::string text = "shards of " + say_bytes(sizes[choice.size]);
     if (sizes.size() == 1) return text + ": the only size offered";
@@ -425,7 +226,7 @@ std::string donor_list(const std::vector<std::uint64_t>& ids) {
 }
 
 // What keeps the plan from being faster.
-std::string bottleneck_of(const Task& task, const Cut& cut, const ShardPlan& plan) {
+std::string bottleneck_of(const ShardTask& task, const ShardCut& cut, const ShardPlan& plan) {
     for (std::uint32_t j = 0; j < task.joiners.size(); ++j) {
         const ShardJoiner& joiner = *task.joiners[j];
         std::uint64_t bytes = 0;
@@ -459,7 +260,7 @@ std::string bottleneck_of(const Task& task, const Cut& cut, const ShardPlan& pla
     return text;
 }
 
-std::string who_sends_nothing(const Task& task, const Cut& cut, const ShardPlan& plan) {
+std::string who_sends_nothing(const ShardTask& task, const ShardCut& cut, const ShardPlan& plan) {
     std::vector<std::uint64_t> unlinked;
     std::vector<std::uint64_t> limited;
     std::vector<std::uint64_t> late;
@@ -468,7 +269,7 @@ std::string who_sends_nothing(const Task& task, const Cut& cut, const ShardPlan&
         if (std::any_of(plan.transfers.begin(), plan.transfers.end(), [&](const auto& t) { return t.donor == id; })) {
             continue;
         }
-        const auto leads_here = [&](const Way& way) { return way.donor == i; };
+        const auto leads_here = [&](const ShardWay& way) { return way.donor == i; };
         if (std::none_of(task.ways.begin(), task.ways.end(), leads_here)) {
             unlinked.push_back(id);
         } else if (cut.limit_shards(i) == 0) {
@@ -488,9 +289,9 @@ std::string who_sends_nothing(const Task& task, const Cut& cut, const ShardPlan&
     return text;
 }
 
-void explain(const Task& task, const std::vector<std::uint64_t>& sizes, std::vector<Cut>& cuts, const Choice& choice,
-             ShardPlan& plan) {
-    const Cut& cut = cuts[choice.size];
+void explain(const ShardTask& task, const std::vector<std::uint64_t>& sizes, std::vector<ShardCut>& cuts,
+             const Choice& choice, ShardPlan& plan) {
+    const ShardCut& cut = cuts[choice.size];
     plan.reasons.push_back(why_this_size(sizes, cuts, choice, plan.limit_ns));
     plan.reasons.push_back(say_time(plan.predicted_ns) + " is " + say_excess(plan.predicted_ns, plan.limit_ns) +
                            " above the limit of " + say_time(plan.limit_ns) + ", bytes over rates");
@@ -503,16 +304,16 @@ void explain(const Task& task, const std::vector<std::uint64_t>& sizes, std::vec
 
 std::vector<std::uint64_t> default_shard_sizes() {
     std::vector<std::uint64_t> sizes;
-    for (std::uint64_t size = 64 * 1024; size <= 64 * 1024 * 1024; size *= 2) sizes.push_back(size);
+    for (std::uint64_t size = std::uint64_t{1} << 16; size <= std::uint64_t{1} << 26; size *= 2) sizes.push_back(size);
     return sizes;
 }
 
 Result<ShardPlan> plan_shards(const ShardRequest& request) {
-    CHAOS_TRY(const Task task, put_in_order(request));
+    CHAOS_TRY(const ShardTask task, put_in_order(request));
     CHAOS_CHECK(check_joiners(task));
     ShardPlan plan;
     plan.limit_ns = limit_of(task);
-    std::vector<Cut> cuts;
+    std::vector<ShardCut> cuts;
     cuts.reserve(request.shard_sizes.size());
     for (const std::uint64_t size : request.shard_sizes) cuts.emplace_back(task, size);
     if (std::all_of(task.gaps.begin(), task.gaps.end(), [](const auto& gaps) { return gaps.empty(); })) {
@@ -529,7 +330,7 @@ Result<ShardPlan> plan_shards(const ShardRequest& request) {
         if (const auto ns = cuts[i].earliest(plan.limit_ns, most_ns)) best = Choice{i, *ns};
     }
     if (!best) return refusal(task, request.shard_sizes.front());
-    Cut& cut = cuts[best->size];
+    ShardCut& cut = cuts[best->size];
     plan.shard_bytes = request.shard_sizes[best->size];
     plan.predicted_ns = best->ns;
     plan.transfers = transfers_of(task, cut, cut.assign(best->ns));

@@ -60,7 +60,7 @@ struct SyncRequest {
     std::vector<SyncMember> members;
     std::vector<SyncLink> links;
     std::uint64_t bytes = 0;  // to reduce
-    std::uint64_t chunk_bytes = 256 * 1024;
+    std::uint64_t chunk_bytes = std::uint64_t{256} << 10;
     std::uint64_t align_bytes = 64;  // ranges begin at multiples of this
 };
 

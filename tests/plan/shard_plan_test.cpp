@@ -1,5 +1,6 @@
 #include "plan/shard_plan.h"
 
+#include "base/random.h"
 #include "plan/seed.h"
 #include "plan/shard_oracle.h"
 
@@ -126,6 +127,24 @@ TEST(ShardPlan, TheOrderOfTheRequestDoesNotMatter) {
         ASSERT_EQ(plan->transfers, again->transfers);
         ASSERT_EQ(plan->reasons, again->reasons);
     }
+}
+
+// As SyncPlan.IsTheSameBitsEverywhere: joiners and donors compute it on different machines.
+TEST(ShardPlan, IsTheSameBitsEverywhere) {
+    std::mt19937_64 random(1);
+    std::vector<std::uint64_t> words;
+    for (int i = 0; i < 200; ++i) {
+        const auto plan = plan_shards(test::random_shard_request(random, i % 2 == 0));
+        if (!plan.ok()) continue;
+        words.insert(words.end(), {plan->shard_bytes, plan->predicted_ns, plan->limit_ns});
+        for (const Transfer& transfer : plan->transfers) {
+            words.insert(words.end(), {transfer.joiner, transfer.donor, transfer.predicted_ns});
+            for (const ShardRange& range : transfer.ranges) words.insert(words.end(), {range.first, range.count});
+        }
+    }
+    std::uint64_t hash = 0;
+    for (const std::uint64_t word : words) hash = random_bits(hash, 0, word);
+    EXPECT_EQ(hash, 2039873098641903434U);
 }
 
 TEST(ShardPlan, ARateOfZeroIsNoLink) {

@@ -312,7 +312,8 @@ inline SyncRequest random_sync_request(std::mt19937_64& random, const OverlayKin
                                 : (std::uint64_t{1'000'000} + below(1'000'000)) << below(10);
     };
     SyncRequest request;
-    request.bytes = (std::uint64_t{1} << (20 + below(10))) + below(1 << 20);
+    request.bytes = std::uint64_t{1} << (20 + below(10));
+    request.bytes += below(1 << 20);
     request.chunk_bytes = std::uint64_t{1} << (14 + below(6));
     request.align_bytes = 1;  // the oracle divides bytes
     for (std::uint32_t i = 0; i < kind.members; ++i) {

@@ -216,6 +216,29 @@ TEST(SyncPlan, IsTheSameInWhateverOrderItIsAsked) {
     }
 }
 
+// Members must agree on plans across compilers and machines. Who changes the planner on purpose raises its version and
+// notes the new hashes here.
+TEST(SyncPlan, IsTheSameBitsEverywhere) {
+    struct Golden {
+        std::uint32_t members;
+        bool caps;
+        std::uint64_t hash;
+        std::uint64_t predicted_ns;
+    };
+    for (const Golden& golden :
+         {Golden{1, false, 9074218191371965753U, 0}, Golden{4, false, 5995369184548956167U, 105787475408},
+          Golden{7, true, 16743139969353097829U, 17492705039}, Golden{8, false, 16658524599019070633U, 2944700059},
+          Golden{16, true, 14959690166005657887U, 23899547839}, Golden{60, false, 5676110971694541691U, 723690786},
+          Golden{200, true, 9513692939164853983U, 11571146580}}) {
+        std::mt19937_64 random(golden.members);
+        const auto plan = plan_sync(
+            test::random_sync_request(random, {golden.members, 3 * golden.members, false, golden.caps, true}));
+        ASSERT_TRUE(plan.ok());
+        EXPECT_EQ(plan->hash, golden.hash) << golden.members << " members";
+        EXPECT_EQ(plan->predicted_ns, golden.predicted_ns) << golden.members << " members";
+    }
+}
+
 TEST(SyncPlan, LargeOverlaysAreSoundToo) {
     const std::uint64_t seed = test::fresh_seed();
     std::mt19937_64 random(seed);
