@@ -89,7 +89,8 @@ struct SyncPlan {
 // Refuses in words: an overlay in pieces, or a request that makes no sense.
 [[nodiscard]] Result<SyncPlan> plan_sync(const SyncRequest& request);
 
-// The cost of any set of trees over the request's links, by the model above: what plan_sync minimises.
+// The cost of any set of trees over the request's links, by the model above: what plan_sync minimises. The request
+// must be one that plan_sync accepts, and the trees must span by its usable links.
 [[nodiscard]] std::uint64_t predict_sync_ns(const SyncRequest& request, std::span<const SyncTree> trees);
 
 }  // namespace chaos::plan

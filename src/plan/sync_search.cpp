@@ -9,10 +9,37 @@ namespace chaos::plan {
 namespace {
 
 constexpr std::array efforts{
-    SyncEffort{8, true, 15, 500, 400, 2, 6, 48, 8, 8, 40, 500'000},
-    SyncEffort{16, true, 12, 200, 60, 2, 12, 32, 2, 4, 20, 500'000},
-    SyncEffort{128, false, 0, 0, 0, 5, 4, 3, 0, 0, 8, 60'000},
-    SyncEffort{max_sync_members, false, 0, 0, 0, 2, 1, 0, 0, 0, 0, 100'000},
+    SyncEffort{.most_members = 8,
+               .limits_fill = true,
+               .limit_numerator = 15,
+               .all_trees = 500,
+               .swaps = 400,
+               .shallow_trees = 2,
+               .cheap_trees = 6,
+               .generated_trees = 48,
+               .trial_trees = 8,
+               .roots = 8,
+               .ring_steps = 40,
+               .work = 500'000},
+    SyncEffort{.most_members = 16,
+               .limits_fill = true,
+               .limit_numerator = 12,
+               .all_trees = 200,
+               .swaps = 60,
+               .shallow_trees = 2,
+               .cheap_trees = 12,
+               .generated_trees = 32,
+               .trial_trees = 2,
+               .roots = 4,
+               .ring_steps = 20,
+               .work = 500'000},
+    SyncEffort{.most_members = 128,
+               .shallow_trees = 5,
+               .cheap_trees = 4,
+               .generated_trees = 3,
+               .ring_steps = 8,
+               .work = 60'000},
+    SyncEffort{.most_members = max_sync_members, .shallow_trees = 2, .cheap_trees = 1, .work = 100'000},
 };
 
 const SyncEffort& effort_for(std::uint32_t members) {
@@ -81,8 +108,8 @@ std::vector<Portion> SyncSearch::portions_of(std::span<const Tree* const> trees,
                                              std::span<const std::uint64_t> weights) const {
     u128 all = 0;
     for (const std::uint64_t weight : weights) all += weight;
-    const u128 least = all / smallest_share;
     if (all == 0) return {};
+    const u128 least = all / smallest_share;
     u128 kept = 0;
     for (const std::uint64_t weight : weights) kept += weight > least ? weight : 0;
     CHAOS_ASSERT(kept > 0);

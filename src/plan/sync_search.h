@@ -18,18 +18,18 @@ namespace chaos::plan {
 // How hard to search, by the number of members: a small cluster can afford to come close to the best plan, a large one
 // must not let its members wait for it.
 struct SyncEffort {
-    std::uint32_t most_members;
-    bool limits_fill;               // search again under ever smaller limits on the fill
-    std::uint64_t limit_numerator;  // each at most numerator / 16 of the last
-    std::uint64_t all_trees;        // look at every tree where there are at most so many
-    std::uint32_t swaps;            // of links, to better a single tree
-    std::uint32_t shallow_trees;    // to start with: trees of shortest ways
-    std::uint32_t cheap_trees;      // to start with: spanning trees that avoid what the others use
-    std::uint32_t generated_trees;  // by the linear program's prices
-    std::uint32_t trial_trees;      // the same, for a first look at a limit
-    std::uint32_t roots;            // to look below for each tree within a limit
-    std::uint32_t ring_steps;       // of the search for a cycle, per member; 0: no ring
-    std::uint64_t work;  // on mixtures: entries of the linear program, links looked at; each a nanosecond or two
+    std::uint32_t most_members = 0;
+    bool limits_fill = false;           // search again under ever smaller limits on the fill
+    std::uint64_t limit_numerator = 0;  // each at most numerator / 16 of the last
+    std::uint64_t all_trees = 0;        // look at every tree where there are at most so many
+    std::uint32_t swaps = 0;            // of links, to better a single tree
+    std::uint32_t shallow_trees = 0;    // to start with: trees of shortest ways
+    std::uint32_t cheap_trees = 0;      // to start with: spanning trees that avoid what the others use
+    std::uint32_t generated_trees = 0;  // by the linear program's prices
+    std::uint32_t trial_trees = 0;      // the same, for a first look at a limit
+    std::uint32_t roots = 0;            // to look below for each tree within a limit
+    std::uint32_t ring_steps = 0;       // of the search for a cycle, per member; 0: no ring
+    std::uint64_t work = 0;  // on mixtures: entries of the linear program, links looked at; a nanosecond or two each
 };
 
 inline constexpr std::size_t sync_shapes = 6;

@@ -194,16 +194,6 @@ const TreeFinder::ShortestWays& TreeFinder::ways_from(std::uint32_t root) {
     return *ways_[root];
 }
 
-std::uint64_t TreeFinder::radius_ns(std::uint32_t root) {
-    return ways_from(root).radius;
-}
-
-std::uint64_t TreeFinder::radius_ns() {
-    std::uint64_t least = unlimited;
-    for (std::uint32_t root = 0; root < overlay_.size(); ++root) least = std::min(least, radius_ns(root));
-    return least;
-}
-
 std::optional<BoundedTree> TreeFinder::bounded(std::uint32_t root, std::span<const std::uint64_t> prices,
                                                std::uint64_t most_ns) {
     const ShortestWays& ways = ways_from(root);

@@ -41,10 +41,6 @@ public:
     [[nodiscard]] std::optional<BoundedTree> bounded(std::uint32_t root, std::span<const std::uint64_t> prices,
                                                      std::uint64_t most_ns);
 
-    // The smallest distance, there and back, within which some root reaches all. For small overlays.
-    [[nodiscard]] std::uint64_t radius_ns();
-    [[nodiscard]] std::uint64_t radius_ns(std::uint32_t root);
-
 private:
     struct ShortestWays {
         Tree tree;
