@@ -18,11 +18,17 @@ std::uint64_t head(const Name& name) {
     return cluster::HashName{}(name);
 }
 
-bool same_content(const View& x, const View& y) {
-    return x.parent == y.parent && x.epoch == y.epoch && x.first_step == y.first_step && x.fork == y.fork &&
-           x.settlement == y.settlement && x.members == y.members && x.links == y.links &&
-           x.institutions == y.institutions && x.revoked == y.revoked && x.redo == y.redo && x.strict == y.strict &&
-           x.batch == y.batch;
+// The first field in which they differ; null: none.
+const char* difference(const View& x, const View& y) {
+    if (x.parent != y.parent || x.epoch != y.epoch) return "parent";
+    if (x.first_step != y.first_step) return "first step";
+    if (x.fork != y.fork || x.strict != y.strict || x.batch != y.batch) return "policy";
+    if (x.settlement != y.settlement) return "settlement";
+    if (x.members != y.members) return "members";
+    if (x.links != y.links) return "links";
+    if (x.institutions != y.institutions || x.revoked != y.revoked) return "institutions";
+    if (x.redo != y.redo) return "shares of the redone step";
+    return nullptr;
 }
 
 std::string name_of(const View& view) {
@@ -53,8 +59,8 @@ bool Invariants::adopted(Host host, const cluster::ViewPtr& view) {
     Known& known = at->second;
     if (!added) {
         const bool compare = view->members.size() <= members_compared_always || host % 16 == 0;
-        if (known.view && known.view != view && compare && !same_content(*known.view, *view))
-            fail(host, "holds another content under the name of " + name_of(*view));
+        if (const char* what = known.view && known.view != view && compare ? difference(*known.view, *view) : nullptr)
+            fail(host, "holds another content under the name of " + name_of(*view) + ": the " + what);
         return false;
     }
     known.view = view;

@@ -258,9 +258,9 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
     }
     std::stable_sort(setup.faults.begin(), setup.faults.end(), [](const Fault& x, const Fault& y) { return x.at < y.at; });
 
-    // Together the nodes do a step in a few hundred milliseconds.
+    // A few nodes do a step in some hundred milliseconds; many are bounded by the exchange.
     const std::uint64_t step_ms = setup.scenario == "scale" ? 1000 : dice.between(150, 500);
-    const std::uint64_t each = setup.batch * 1000 / step_ms / setup.nodes;
+    const std::uint64_t each = setup.batch * 1000 / step_ms / (setup.scenario == "scale" ? setup.nodes : std::min<Host>(setup.nodes, 4));
     for (Host host = 0; host < setup.hosts; ++host) {
         setup.speeds.push_back(static_cast<std::uint32_t>(std::max<std::uint64_t>(1, each * dice.between(60, 140) / 100)));
         std::uint8_t institution = 0;

@@ -1,12 +1,29 @@
 #include "sim/sweep.h"
 
+#include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace chaos::sim {
+namespace {
+
+// A failed assertion ends the process; whose run it was must not be lost with it.
+thread_local std::uint64_t running_seed = 0;
+
+void name_the_seed(int) {
+    std::array<char, 64> line{};
+    const int length = std::snprintf(line.data(), line.size(), "in the run of seed %llu\n",
+                                     static_cast<unsigned long long>(running_seed));
+    if (::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(length)) < 0) return;
+}
+
+}  // namespace
 
 Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
     CHAOS_CHECK(make_setup(settings.begin, wishes));  // the wishes make sense, or do not for any seed
@@ -14,11 +31,13 @@ Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
     std::atomic<std::uint64_t> stop_at = settings.end;
     std::mutex mutex;  // guards the result: runs are long, so nobody waits for it
     SweepResult result;
+    std::signal(SIGABRT, name_the_seed);
     const auto work = [&] {
         if (settings.prepare_thread) settings.prepare_thread();
         for (;;) {
             const std::uint64_t seed = next.fetch_add(1);
             if (seed >= stop_at) return;
+            running_seed = seed;
             const Setup setup = *make_setup(seed, wishes);
             const Outcome outcome = run(setup, {});
             const std::lock_guard lock(mutex);

@@ -96,6 +96,11 @@ void Trainer::restore(std::uint64_t applied, const Digest& lineage) {
     joiner_.stop();
     early_.clear();
     if (store_.applied() == applied && store_.state().lineage() == lineage) return;
+    if (applied == 0) {  // everybody knows how the run begins
+        store_.load(ToyState(toy_).snapshot());
+        held_ = {};
+        return;
+    }
     const Snapshot* snapshot = edge_.checkpoint(applied, lineage);
     if (snapshot == nullptr) return edge_.broken("is to restore a checkpoint that it does not have");
     store_.load(*snapshot);

@@ -287,8 +287,8 @@ void World::heal() {
     for (Host host = 0; host < nodes_.size(); ++host) {
         Node& node = *nodes_[host];
         if (node.frozen) strike({.at = now_, .kind = FaultKind::thaw, .host = host, .other = 0, .value = 0});
-        strike({.at = now_, .kind = FaultKind::slow, .host = host, .other = 0, .value = 1});
-        if ((node.lies & ~8U) != node.lies || node.lies != 0)
+        if (node.slowness > 1) strike({.at = now_, .kind = FaultKind::slow, .host = host, .other = 0, .value = 1});
+        if (node.lies != 0)
             strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
         if (node.started && !node.running() && !node.finished && !node.for_good) boot(host, false);
     }
@@ -346,18 +346,25 @@ bool World::settled() {
 }
 
 void World::explain_stuck() {
+    constexpr std::size_t most_told = 10;
     std::string text = "stuck: " + std::to_string(patience / second) + " s after the last fault not all train together";
-    std::size_t told = 0;
-    for (Host host = 0; host < nodes_.size() && told < 12; ++host) {
+    std::vector<std::string> waiting;
+    std::vector<std::string> training;
+    for (Host host = 0; host < nodes_.size(); ++host) {
         const Node& node = *nodes_[host];
-        if (!node.running() || node.finished) continue;
+        if (!node.running() || node.finished || node.excused) continue;
         const ViewPtr view = node.member().view();
-        text += "\n  n" + std::to_string(host) + ": " + node.member().why() + "; " + std::to_string(node.trainer().store().applied()) +
-                " steps applied" +
-                (view ? ", view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) : ", no view") +
-                (node.trainer().exchanging() ? ", in an exchange" : "");
-        ++told;
+        const Trainer& trainer = node.trainer();
+        const bool trains = node.member().role() == cluster::Role::active && trainer.store().applied() >= steps_wanted_;
+        (trains ? training : waiting)
+            .push_back("\n  n" + std::to_string(host) + " " + cluster::brief(node.self()) + ": " + node.member().why() + "; " +
+                       std::to_string(trainer.store().applied()) + " steps applied, " +
+                       (view ? "view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) : "no view") +
+                       (trainer.exchanging() ? ", in an exchange" : "") + (trainer.computing() ? ", computes" : ""));
     }
+    waiting.insert(waiting.end(), training.begin(), training.end());
+    for (std::size_t i = 0; i < std::min(waiting.size(), most_told); ++i) text += waiting[i];
+    if (waiting.size() > most_told) text += "\n  and " + std::to_string(waiting.size() - most_told) + " others";
     invariants_.fail(text);
 }
 
