@@ -52,7 +52,7 @@ bool Member::State::adopt(const Decide& decision) {
         lost.push_back({.node = removal.node, .address = member->address});
         if (lost.size() > lost_kept) lost.pop_front();
     }
-    line.append(next, decision);
+    line.append(next, decision, applied);
     acceptor = {};
     proposal.reset();
     round_zero_used = false;

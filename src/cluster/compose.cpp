@@ -262,20 +262,25 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
         adjacent[link.id.a].push_back(link.id.b);
         adjacent[link.id.b].push_back(link.id.a);
     }
-    // Those who hung together by somebody who is missing are linked to the proposer.
+    // Those who hung together by somebody who is missing, or who has to pull the state first, are linked to one who
+    // holds it.
+    std::set<NodeId> holders;
+    for (const MemberInfo& added : delta.additions)
+        if (added.standing == Standing::active) holders.insert(added.id.node);
+    const NodeId anchor = holders.contains(proposer) ? proposer : *holders.begin();
     std::set<NodeId> reached;
-    std::vector<NodeId> stack{proposer};
+    std::vector<NodeId> stack{anchor};
     auto next = kept.begin();
     while (true) {
         while (!stack.empty()) {
             const NodeId node = stack.back();
             stack.pop_back();
-            if (!reached.insert(node).second) continue;
+            if (!reached.insert(node).second || !holders.contains(node)) continue;
             for (const NodeId peer : adjacent[node]) stack.push_back(peer);
         }
         while (next != kept.end() && reached.contains(next->first)) ++next;
         if (next == kept.end()) break;
-        delta.link_additions.push_back({.id = link_between(proposer, next->first), .figures = {}});
+        delta.link_additions.push_back({.id = link_between(anchor, next->first), .figures = {}});
         stack.push_back(next->first);
     }
     return delta;
@@ -482,6 +487,12 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
         }
         kept.insert(node);
     }
+    // Who was to become active later only syncs again (view.cpp), and relays nothing for others.
+    View demoted = view;
+    for (MemberInfo& member : demoted.members)
+        if (member.standing == Standing::active && member.first_step > applied) member.standing = Standing::syncing;
+    if (!demoted.is_active(proposer)) return Error{"one who takes part in the step must settle it"};
+
     constexpr std::size_t holders_named = 8;
     if (!somebody_short) settlement.holders.clear();
     if (settlement.holders.size() > holders_named) settlement.holders.resize(holders_named);
@@ -494,7 +505,7 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
         if (a_lost || b_lost) gone.push_back(link.id);
     }
     std::ranges::sort(gone);
-    const std::vector<NodeId> together = reachable_from(view, proposer, gone);
+    const std::vector<NodeId> together = reachable_from(demoted, proposer, gone);
     for (const MemberInfo& member : view.members) {
         const NodeId node = member.id.node;
         if (std::ranges::binary_search(together, node)) continue;

@@ -35,14 +35,17 @@ void Line::begin(ViewPtr view, std::vector<Ancestor> ancestors) {
     views_.push_back(std::move(view));
 }
 
-void Line::append(ViewPtr view, Decide decision) {
+void Line::append(ViewPtr view, Decide decision, std::uint64_t needed_step) {
     CHAOS_ASSERT(!views_.empty() && view->parent == tip()->name);
     ancestors_.push_back(ancestor_of(*view));
     if (ancestors_.size() > 2 * ancestors_kept) ancestors_.erase(ancestors_.begin(), ancestors_.end() - ancestors_kept);
     views_.push_back(std::move(view));
     decisions_.push_back(std::move(decision));
-    if (views_.size() > views_kept) views_.pop_front();
-    while (decisions_.size() >= views_.size()) decisions_.pop_front();
+    const auto governs_later = [&](const ViewPtr& later) { return later->first_step <= needed_step; };
+    while (views_.size() > views_kept && std::any_of(views_.begin() + 1, views_.end(), governs_later)) {
+        views_.pop_front();
+        if (decisions_.size() >= views_.size()) decisions_.pop_front();
+    }
 }
 
 void Line::clear() {

@@ -38,8 +38,8 @@ class Line {
 public:
     // Begins at this view; `ancestors` are those before it, oldest first.
     void begin(ViewPtr view, std::vector<Ancestor> ancestors);
-    // `decision` leads from the tip to `view`.
-    void append(ViewPtr view, Decide decision);
+    // `decision` leads from the tip to `view`. Old views are forgotten, but never the one that governs `needed_step`.
+    void append(ViewPtr view, Decide decision, std::uint64_t needed_step);
     void clear();
 
     [[nodiscard]] bool empty() const { return views_.empty(); }

@@ -244,7 +244,7 @@ void Member::State::maybe_start_step() {
     if (!governing) return;
     if (!governing->has(identity.member) || !governing->is_active(self())) {
         // Its last step is done. A leaver still waits until the others have gone on without it.
-        if (governing->epoch == tip().epoch && !tip().has(identity.member)) {
+        if (!tip().has(identity.member)) {
             running_view = {};
             if (leaving) return finish_leaving();
             const bool final = std::ranges::binary_search(tip().revoked, self());

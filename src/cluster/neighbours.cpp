@@ -170,7 +170,7 @@ void Member::State::on_history(NodeId from, const History& history) {
                 ++counters.refused;
                 return;
             }
-            fresh.append(*next, decision);
+            fresh.append(*next, decision, 0);
         }
         if (!fresh.tip()->has(identity.member)) {
             if (role == Role::returning && fresh.tip()->founder == tip().founder && fresh.tip()->epoch > tip().epoch)

@@ -378,8 +378,11 @@ Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& de
     CHAOS_CHECK(change_links(*view, delta));
     complete(*view);
     CHAOS_CHECK(check(*view));
-    if (delta.settlement && !delta.settlement->founded && governing != nullptr)
-        view->redo = redo_shares(*governing, *view);
+    view->redo_known = true;
+    if (delta.settlement && !delta.settlement->founded) {
+        view->redo_known = governing != nullptr && (governing->redo_known || governing->first_step != view->first_step);
+        if (view->redo_known) view->redo = redo_shares(*governing, *view);
+    }
     return ViewPtr(view);
 }
 
@@ -393,7 +396,10 @@ bool is_quorum(const View& view, std::span<const NodeId> voters) {
 }
 
 std::vector<Share> shares_of(const View& view, std::uint64_t step) {
-    if (step == view.first_step && !view.redo.empty()) return view.redo;
+    if (step == view.first_step && view.settlement) {
+        CHAOS_ASSERT(view.redo_known);
+        if (!view.redo.empty()) return view.redo;
+    }
     const std::vector<std::uint32_t> counts = apportion(view.batch, weights_of(view, step, true));
     std::vector<Share> shares;
     std::uint32_t begin = 0;

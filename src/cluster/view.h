@@ -176,8 +176,10 @@ struct View {
     std::vector<Institution> institutions;  // sorted by root
     std::vector<NodeId> revoked;            // sorted
     std::vector<Meeting> meetings;
-    // Who computes what in first_step, where that step is redone: what the kept held, and the lost ranges divided.
+    // Who computes what in first_step, where that step is redone: what the kept held, and the lost ranges divided. Not
+    // known to those who were not there when the step began; they take no part in it.
     std::vector<Share> redo;
+    bool redo_known = true;
 
     [[nodiscard]] const MemberInfo* find(NodeId node) const;
     [[nodiscard]] bool has(MemberId id) const;
@@ -212,7 +214,7 @@ void complete(View& view);
 
 // The next view, or why the delta cannot follow `parent`. `governing` is the view under which the step
 // delta.first_step was in flight when the change interrupted it; it may be older than the parent. A joiner that was not
-// there yet does not know it (null); it takes no part in that step and leaves `redo` empty.
+// there yet does not know it (null), and then not what is redone either.
 [[nodiscard]] Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& delta);
 
 // More than half of the view's active members; or exactly half, with the longest-standing member among them. `voters`

@@ -250,6 +250,7 @@ void walk(Archive& archive, View& view) {
     walk_list(archive, view.revoked, max_members, Walk{});
     walk_list(archive, view.meetings, max_meetings, Walk{});
     walk_list(archive, view.redo, max_members, Walk{});
+    walk(archive, view.redo_known);
 }
 
 template <class Archive>
