@@ -1,0 +1,329 @@
+#include "town.h"
+
+#include "base/random.h"
+#include "plan/sync_plan.h"
+#include "signers.h"
+
+#include <algorithm>
+#include <ctime>
+#include <limits>
+
+namespace chaos::bench {
+
+using namespace cluster;
+
+namespace {
+
+std::uint64_t thread_cpu_ns() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+plan::SyncRequest sync_request(const View& view) {
+    plan::SyncRequest request;
+    std::map<NodeId, std::uint32_t> index;
+    for (const MemberInfo& member : view.members) {
+        if (member.standing != Standing::active) continue;
+        index[member.id.node] = static_cast<std::uint32_t>(request.members.size());
+        request.members.push_back({.id = member.id.node.high ^ member.id.node.low});
+    }
+    for (const LinkInfo& link : view.links) {
+        const auto a = index.find(link.id.a);
+        const auto b = index.find(link.id.b);
+        if (a == index.end() || b == index.end()) continue;
+        request.links.push_back({.a = a->second,
+                                 .b = b->second,
+                                 .a_to_b_bytes_per_s = std::uint64_t{link.figures.rate_ab} * 1000,
+                                 .b_to_a_bytes_per_s = std::uint64_t{link.figures.rate_ba} * 1000,
+                                 .delay_ns = std::uint64_t{link.figures.delay_us} * 1000});
+    }
+    request.bytes = 100'000'000;
+    return request;
+}
+
+}  // namespace
+
+struct Town::House {
+    NodeId id;
+    std::uint32_t place = 0;
+    std::unique_ptr<Signer> signer;
+    std::unique_ptr<Member> member;
+    bool up = true;
+    Nanoseconds woken_at = 0;  // the next Tick that is on its way
+    std::optional<std::uint64_t> running;
+    std::uint64_t epoch = 0;
+    Cost cost;
+};
+
+Town::Town(const TownSettings& settings) : settings_(settings) {
+    const std::uint64_t seed = settings.seed;
+    std::vector<NodeId> nodes;
+    for (std::uint32_t i = 0; i < settings.members; ++i)
+        nodes.push_back({.high = random_bits(seed, 1, i), .low = random_bits(seed, 2, i)});
+    std::ranges::sort(nodes);
+    auto view = std::make_shared<View>();
+    view->name = view->founder = sha256("town");
+    view->batch = 4096;
+    view->institutions = {{.root = sha256("institution")}};
+    for (const NodeId node : nodes) {
+        MemberInfo member;
+        member.id = {.node = node, .incarnation = 1};
+        member.standing = Standing::active;
+        member.institution = sha256("institution");
+        member.speed = 100;
+        view->members.push_back(member);
+    }
+    // A ring, so that it hangs together, and random links up to the degree.
+    std::set<LinkId> links;
+    const std::uint64_t count = nodes.size();
+    for (std::uint64_t i = 0; i < count; ++i) links.insert(link_between(nodes[i], nodes[(i + 1) % count]));
+    const std::uint64_t wanted = std::min(count * settings.degree / 2, count * (count - 1) / 2);
+    for (std::uint64_t i = 0; links.size() < wanted; ++i) {
+        const NodeId x = nodes[random_bits(seed, 3, i) % count];
+        const NodeId y = nodes[random_bits(seed, 4, i) % count];
+        if (x != y) links.insert(link_between(x, y));
+    }
+    for (const LinkId link : links) {
+        const std::uint64_t bits = random_bits(seed, link.a.low, link.b.low);
+        view->links.push_back({.id = link,
+                               .figures = {.rate_ab = static_cast<std::uint32_t>(12'500 + bits % 112'500),
+                                           .rate_ba = static_cast<std::uint32_t>(12'500 + (bits >> 20) % 112'500),
+                                           .delay_us = static_cast<std::uint32_t>(delay(link.a, link.b) / 1000)}});
+    }
+    complete(*view);
+
+    options_.detect = std::max<Nanoseconds>(second, 4 * settings.delay_high);
+    options_.heartbeat = options_.detect / 4;
+    std::vector<std::unique_ptr<Signer>> signers = make_signers(nodes, settings.real_signatures);
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+        auto house = std::make_unique<House>();
+        house->id = nodes[i];
+        house->place = i;
+        house->signer = std::move(signers[i]);
+        Identity identity;
+        identity.member = {.node = nodes[i], .incarnation = 2};
+        identity.institution = sha256("institution");
+        identity.speed = 100;
+        DiskRecord record;
+        record.view = view;
+        house->member = std::make_unique<Member>(options_, identity, *house->signer, record, Checkpoint{}, 0);
+        places_[nodes[i]] = i;
+        houses_.push_back(std::move(house));
+        put(0, i, Tick{});
+    }
+    // All begin as if everybody had been down, connected along the overlay.
+    for (const LinkId link : links) {
+        open_.insert(link);
+        put(0, places_.at(link.a), LinkUp{link.b});
+        put(0, places_.at(link.b), LinkUp{link.a});
+    }
+    const bool founded = run_until([&] { return all_at(1); }, 300 * second);
+    CHAOS_ASSERT(founded);
+}
+
+Town::~Town() = default;
+
+Town::House& Town::house(NodeId node) {
+    return *houses_[places_.at(node)];
+}
+
+Nanoseconds Town::delay(NodeId x, NodeId y) const {
+    const LinkId link = link_between(x, y);
+    const std::uint64_t bits = random_bits(settings_.seed ^ 77, link.a.low, link.b.low);
+    const auto range = static_cast<std::uint64_t>(settings_.delay_high - settings_.delay_low + 1);
+    return settings_.delay_low + static_cast<Nanoseconds>(bits % range);
+}
+
+void Town::put(Nanoseconds at, std::uint32_t house, Event event) {
+    queue_.push({.at = at, .order = ++order_, .house = house, .event = std::move(event)});
+}
+
+bool Town::run_until(const std::function<bool()>& condition, Nanoseconds limit) {
+    const Nanoseconds end = now_ + limit;
+    for (std::uint64_t i = 0; !queue_.empty(); ++i) {
+        if (i % 64 == 0 && condition()) return true;
+        Item item = queue_.top();
+        queue_.pop();
+        if (item.at > end) return condition();
+        now_ = item.at;
+        deliver(item);
+    }
+    return false;
+}
+
+bool Town::all_at(std::uint64_t epoch) const {
+    return std::ranges::all_of(houses_, [&](const auto& house) {
+        return !house->up || (house->member->role() == Role::active && house->epoch >= epoch);
+    });
+}
+
+void Town::deliver(Item& item) {
+    House& target = *houses_[item.house];
+    if (!target.up) return;
+    bool background = false;
+    if (const auto* received = std::get_if<Received>(&item.event)) {
+        if (!open_.contains(link_between(target.id, received->from))) return;
+        background = std::holds_alternative<Heartbeat>(received->message->body);
+    }
+    if (std::holds_alternative<Tick>(item.event)) {
+        if (item.at != target.woken_at && item.at != 0) return;
+        target.woken_at = 0;
+    }
+    if (const auto* applied = std::get_if<Applied>(&item.event)) {
+        if (target.running != applied->step) return;
+        target.running.reset();
+        background = true;
+    }
+    const std::uint64_t before = measuring_ && !background ? thread_cpu_ns() : 0;
+    Actions actions = target.member->step(item.event, now_);
+    if (measuring_ && !background) target.cost.cpu_ns += thread_cpu_ns() - before;
+    for (Action& action : actions) carry_out(target, action);
+    const Nanoseconds wake = std::max(target.member->wake_at(), now_ + 1);
+    if (target.woken_at == 0 || wake < target.woken_at) {
+        target.woken_at = wake;
+        put(wake, item.house, Tick{});
+    }
+}
+
+void Town::carry_out(House& from, Action& action) {
+    if (auto* send = std::get_if<Send>(&action)) {
+        if (!open_.contains(link_between(from.id, send->to))) return;
+        if (!std::holds_alternative<Heartbeat>(send->message->body)) {
+            ++from.cost.messages;
+            from.cost.bytes += send->message->bytes.size();
+        }
+        if (measuring_ && !proposer_) {
+            const Stamp* stamp = stamp_of(send->message->body);
+            const bool proposes = std::holds_alternative<Accept>(send->message->body) ||
+                                  std::holds_alternative<Prepare>(send->message->body);
+            if (proposes && stamp->author.node == from.id) {
+                proposer_ = from.id;
+                proposed_at_ = now_;
+            }
+        }
+        put(now_ + delay(from.id, send->to), places_.at(send->to), Received{.from = from.id, .message = send->message});
+    } else if (auto* dial = std::get_if<Dial>(&action)) {
+        House& peer = house(dial->peer);
+        const Nanoseconds way = delay(from.id, dial->peer);
+        if (!peer.up) return put(now_ + 2 * way, from.place, DialFailed{dial->peer});
+        open_.insert(link_between(from.id, dial->peer));
+        put(now_ + way, peer.place, LinkUp{from.id});
+        put(now_ + 2 * way, from.place, LinkUp{dial->peer});
+    } else if (auto* close = std::get_if<CloseLink>(&action)) {
+        open_.erase(link_between(from.id, close->peer));
+        put(now_ + delay(from.id, close->peer), places_.at(close->peer), LinkClosed{from.id});
+    } else if (auto* adopted = std::get_if<Adopted>(&action)) {
+        from.epoch = adopted->view->epoch;
+        adopted_at_ = now_;
+        if (!settings_.plans) return;
+        const std::uint64_t before = thread_cpu_ns();
+        const auto plan = plan::plan_sync(sync_request(*adopted->view));
+        CHAOS_ASSERT(plan.ok());
+        if (measuring_) from.cost.cpu_ns += thread_cpu_ns() - before;
+    } else if (auto* start = std::get_if<StartStep>(&action)) {
+        from.running = start->step;
+        auto& who = begun_[{start->step, start->view->name}];
+        who.push_back(from.place);
+        if (who.size() < start->view->active_count()) return;
+        for (const std::uint32_t place : who) put(now_ + settings_.step_time, place, Applied{start->step});
+        begun_.erase(begun_.begin(), begun_.lower_bound({start->step, {}}));
+    } else if (std::holds_alternative<StopStep>(action)) {
+        from.running.reset();
+    } else if (auto* take = std::get_if<TakeResult>(&action)) {
+        from.running = take->step;
+        put(now_ + settings_.delay_high, from.place, Applied{take->step});
+    } else if (std::holds_alternative<Left>(action)) {
+        from.up = false;
+    }
+}
+
+std::vector<Nanoseconds> Town::distances(const View& view, NodeId from) const {
+    std::vector<Nanoseconds> distance(view.members.size(), std::numeric_limits<Nanoseconds>::max());
+    using Entry = std::pair<Nanoseconds, std::uint32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    for (std::uint32_t i = 0; i < view.members.size(); ++i)
+        if (view.members[i].id.node == from) queue.emplace(distance[i] = 0, i);
+    while (!queue.empty()) {
+        const auto [reached, at] = queue.top();
+        queue.pop();
+        if (reached != distance[at]) continue;
+        for (std::uint32_t i = view.first_adjacent[at]; i < view.first_adjacent[at + 1]; ++i) {
+            const std::uint32_t next = view.adjacent[i].member;
+            const Nanoseconds way = reached + delay(view.members[at].id.node, view.members[next].id.node);
+            if (way < distance[next]) queue.emplace(distance[next] = way, next);
+        }
+    }
+    return distance;
+}
+
+Nanoseconds Town::spreading_limit(const View& view, NodeId proposer) const {
+    Nanoseconds diameter = 0;
+    for (const MemberInfo& member : view.members)
+        diameter = std::max(diameter, std::ranges::max(distances(view, member.id.node)));
+    std::vector<Nanoseconds> ways = distances(view, proposer);
+    std::ranges::sort(ways);
+    const Nanoseconds majority = 2 * ways[ways.size() / 2];
+    return majority + diameter * 12 / 10;
+}
+
+std::optional<Handling> Town::happen(TownEvent event) {
+    std::vector<std::uint32_t> up;
+    for (const auto& house : houses_)
+        if (house->up) up.push_back(house->place);
+    const auto draw = [&](std::size_t below) { return random_bits(settings_.seed, 9, ++draws_) % below; };
+    const ViewPtr before = houses_[up[0]]->member->view();
+    House& chosen = *houses_[up[draw(up.size())]];
+    const std::vector<NodeId> neighbours = before->neighbours(chosen.id);
+    if (neighbours.empty()) return std::nullopt;
+    for (const auto& house : houses_) house->cost = {};
+    measuring_ = true;
+    proposer_.reset();
+    const std::uint64_t epoch = before->epoch;
+    switch (event) {
+        case TownEvent::scale_in:
+            put(now_, chosen.place, LeaveCommand{});
+            break;
+        case TownEvent::connect_link: {
+            const NodeId other = houses_[up[draw(up.size())]]->id;
+            if (other == chosen.id || before->find(link_between(chosen.id, other)) != nullptr) return std::nullopt;
+            put(now_, chosen.place, ConnectCommand{other});
+            break;
+        }
+        case TownEvent::disconnect_link: {
+            if (neighbours.size() < 3) return std::nullopt;
+            put(now_, chosen.place, DisconnectCommand{neighbours[draw(neighbours.size())]});
+            break;
+        }
+        case TownEvent::failure:
+            chosen.up = false;
+            for (const NodeId peer : neighbours) {
+                open_.erase(link_between(chosen.id, peer));
+                put(now_ + delay(chosen.id, peer), places_.at(peer), LinkClosed{chosen.id});
+            }
+            break;
+    }
+    const bool done = run_until(
+        [&] {
+            return std::ranges::all_of(houses_, [&](const auto& house) { return !house->up || house->epoch > epoch; });
+        },
+        60 * second);
+    if (!done || !proposer_) return std::nullopt;
+    Handling handling;
+    handling.spreading = adopted_at_ - proposed_at_;
+    handling.spreading_limit = spreading_limit(*before, *proposer_);
+    for (const auto& house : houses_)
+        if (house->up) handling.costs.push_back(house->cost);
+    measuring_ = false;
+    // Let it come into force before the next one.
+    const std::uint64_t step = houses_[up[0]]->up ? houses_[up[0]]->member->view()->first_step : 0;
+    run_until(
+        [&] {
+            return std::ranges::all_of(
+                houses_, [&](const auto& house) { return !house->up || house->member->applied() > step; });
+        },
+        60 * second);
+    return handling;
+}
+
+}  // namespace chaos::bench
