@@ -314,6 +314,7 @@ RequestKey key_of(const Request& request) {
             key.author = request.stamp.author.node;
             break;
         case RequestKind::meet:
+        case RequestKind::stuck:
             key.name = request.name;
             break;
         case RequestKind::link_up:
@@ -357,6 +358,8 @@ Fitness fitness(const View& view, const Request& request, const Signer* signer) 
             return {.kind = view.find(request.subject.node) != nullptr ? Kind::fits : Kind::done};
         case RequestKind::link_up:
             return {.kind = Kind::rides_along};
+        case RequestKind::stuck:
+            return {.kind = request.name == view.name ? Kind::interrupts : Kind::done};
         case RequestKind::meet:
             return {.kind = std::ranges::find(view.meetings, request.name, &Meeting::other) == view.meetings.end()
                                 ? Kind::fits
@@ -489,8 +492,11 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
     }
     // Who was to become active later only syncs again (view.cpp), and relays nothing for others.
     View demoted = view;
-    for (MemberInfo& member : demoted.members)
-        if (member.standing == Standing::active && member.first_step > applied) member.standing = Standing::syncing;
+    std::erase_if(demoted.members, [&](const MemberInfo& member) {
+        return member.standing == Standing::active && !kept.contains(member.id.node);
+    });
+    demote_early(demoted.members, applied);
+    complete(demoted);
     if (!demoted.is_active(proposer)) return Error{"one who takes part in the step must settle it"};
 
     constexpr std::size_t holders_named = 8;

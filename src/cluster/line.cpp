@@ -6,6 +6,7 @@ namespace chaos::cluster {
 namespace {
 
 constexpr std::size_t views_kept = 64;
+constexpr std::size_t decisions_kept = 4096;
 constexpr std::size_t ancestors_kept = 4096;
 
 Ancestor ancestor_of(const View& view) {
@@ -42,10 +43,9 @@ void Line::append(ViewPtr view, Decide decision, std::uint64_t needed_step) {
     views_.push_back(std::move(view));
     decisions_.push_back(std::move(decision));
     const auto governs_later = [&](const ViewPtr& later) { return later->first_step <= needed_step; };
-    while (views_.size() > views_kept && std::any_of(views_.begin() + 1, views_.end(), governs_later)) {
+    while (views_.size() > views_kept && std::any_of(views_.begin() + 1, views_.end(), governs_later))
         views_.pop_front();
-        if (decisions_.size() >= views_.size()) decisions_.pop_front();
-    }
+    if (decisions_.size() > decisions_kept) decisions_.pop_front();
 }
 
 void Line::clear() {
@@ -81,7 +81,7 @@ std::optional<std::vector<Decide>> Line::since(const Name& view, std::uint64_t e
 History Line::whole(std::uint64_t step) const {
     // A base from which every later decision is known: the governing view, or the oldest that is left.
     std::size_t base = views_.size() - 1;
-    while (base > views_.size() - 1 - decisions_.size() && views_[base]->first_step > step) --base;
+    while (base > 0 && views_.size() - base <= decisions_.size() && views_[base]->first_step > step) --base;
     History history;
     history.view = encode(*views_[base]);
     const std::size_t following = views_.size() - 1 - base;

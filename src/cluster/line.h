@@ -67,7 +67,7 @@ public:
 
 private:
     std::deque<ViewPtr> views_;        // the youngest ones, tip last
-    std::deque<Decide> decisions_;     // decisions_[i] leads to views_[i + views_.size() - decisions_.size()]
+    std::deque<Decide> decisions_;     // the last one led to the tip
     std::vector<Ancestor> ancestors_;  // of all views up to the tip, by epoch without gaps
 };
 

@@ -130,6 +130,7 @@ enum class RequestKind : std::uint8_t {
     remove_institution,
     revoke_node,
     link_up,  // withdraws a link_down: the link stands again
+    stuck,    // a member that leaves by the view `name` died before its last step
     meet,     // another fork of our line was met
     expel,    // never sent: what a proof of two votes asks for
 };

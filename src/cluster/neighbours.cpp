@@ -189,7 +189,7 @@ void Member::State::on_history(NodeId from, const History& history) {
         return;
     }
     if (line.empty()) return;
-    if (history.view && role == Role::active && without_quorum_since != never) {
+    if (history.view && role == Role::active && stopped) {
         // So far behind that the way from there to here is forgotten. Whoever can still decide goes on alone.
         return exclude("the cluster went on without this node", false);
     }
@@ -327,6 +327,18 @@ void Member::State::detect() {
         const auto [since, fresh] = missing_since.emplace(peer, now);
         if (fresh) dial(peer, tip().find(peer)->address);
         if (now - since->second > options.detect) lose_link(peer, Reason::silent);
+    }
+    // A member that the tip no longer lists may still owe steps to the view that governs them.
+    const ViewPtr governing = line.governing(applied);
+    if (role == Role::active && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
+        for (const NodeId peer : governing->neighbours(self())) {
+            if (connections.contains(peer) || tip().find(peer) != nullptr || !governing->is_active(peer)) continue;
+            Request request;
+            request.kind = RequestKind::stuck;
+            request.name = tip().name;
+            ask_for(std::move(request));
+            break;
+        }
     }
     std::erase_if(missing_since, [&](const auto& entry) {
         return connections.contains(entry.first) || tip().find(link_between(self(), entry.first)) == nullptr;

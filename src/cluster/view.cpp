@@ -162,12 +162,7 @@ Result<void> change_members(View& view, const Delta& delta) {
     }
     for (const auto& [node, speed] : delta.speeds)
         if (MemberInfo* member = find_sorted(view.members, node, node_of)) member->speed = speed;
-    // A settlement may come before the step from which an earlier, planned view would have made a joiner active.
-    if (delta.settlement) {
-        for (MemberInfo& member : view.members)
-            if (member.standing == Standing::active && member.first_step > delta.first_step)
-                member.standing = Standing::syncing;
-    }
+    if (delta.settlement) demote_early(view.members, delta.first_step);
     return {};
 }
 
@@ -379,11 +374,30 @@ Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& de
     complete(*view);
     CHAOS_CHECK(check(*view));
     view->redo_known = true;
-    if (delta.settlement && !delta.settlement->founded) {
+    // Where only members go on that took no part in the step so far, nobody holds any of its gradients.
+    const bool begun = std::ranges::any_of(view->members, [&](const MemberInfo& member) {
+        const MemberInfo* before = parent.find(member.id.node);
+        return member.standing == Standing::active && before != nullptr && before->first_step <= delta.first_step;
+    });
+    if (delta.settlement && !delta.settlement->founded && begun) {
         view->redo_known = governing != nullptr && (governing->redo_known || governing->first_step != view->first_step);
         if (view->redo_known) view->redo = redo_shares(*governing, *view);
     }
     return ViewPtr(view);
+}
+
+void demote_early(std::vector<MemberInfo>& members, std::uint64_t step) {
+    const bool somebody_stays = std::ranges::any_of(members, [&](const MemberInfo& member) {
+        return member.standing == Standing::active && member.first_step <= step;
+    });
+    for (MemberInfo& member : members) {
+        if (member.standing != Standing::active || member.first_step <= step) continue;
+        if (somebody_stays) {
+            member.standing = Standing::syncing;
+        } else {
+            member.first_step = step;
+        }
+    }
 }
 
 bool is_quorum(const View& view, std::span<const NodeId> voters) {

@@ -217,6 +217,10 @@ void complete(View& view);
 // there yet does not know it (null), and then not what is redone either.
 [[nodiscard]] Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& delta);
 
+// Members that would have become active after `step` only sync again when a settlement comes before that; unless nobody
+// else is left: then they go on from the state they have.
+void demote_early(std::vector<MemberInfo>& members, std::uint64_t step);
+
 // More than half of the view's active members; or exactly half, with the longest-standing member among them. `voters`
 // sorted, without duplicates; nodes that have no vote are ignored.
 [[nodiscard]] bool is_quorum(const View& view, std::span<const NodeId> voters);
