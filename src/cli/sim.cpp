@@ -39,6 +39,7 @@ std::string headline(const Outcome& outcome) {
 void print_failure(const SimOptions& options, const Outcome& outcome) {
     std::printf("%s fails: %s\n", headline(outcome).c_str(), outcome.failure->c_str());
     std::printf("replay it: %s\n", replay_command(options, outcome.seed).c_str());
+    std::fflush(stdout);  // what comes next may crash, if that is what was found
 }
 
 void print_shrunk(const sim::Setup& setup) {

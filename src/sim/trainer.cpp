@@ -109,6 +109,7 @@ void Trainer::restore(std::uint64_t applied, const Digest& lineage) {
 
 void Trainer::begin_sync(const ViewPtr& view) {
     exchange_.reset();
+    previous_.reset();
     early_.clear();
     held_ = {};
     synced_ = active_ = asking_ = false;
@@ -128,6 +129,7 @@ void Trainer::adopted(const ViewPtr& view) {
 
 void Trainer::excluded() {
     exchange_.reset();
+    previous_.reset();
     joiner_.stop();
     donor_.clear();
     early_.clear();
@@ -218,6 +220,9 @@ void Trainer::finish_if_complete() {
     if (!exchange_ || !exchange_->complete()) return;
     const ResultPtr result = make_result(toy_, exchange_->step(), exchange_->view()->name, store_.state().lineage(),
                                          exchange_->result());
+    // Whoever is below us in a tree may lose its connection before our last message arrives.
+    previous_.reset();
+    previous_.emplace(std::move(*exchange_));
     exchange_.reset();
     apply(result, How::exchanged);
 }
@@ -313,6 +318,7 @@ void Trainer::on_bulk(NodeId from, const BulkPtr& message) {
 }
 
 void Trainer::on_link_up(NodeId peer) {
+    if (previous_) previous_->say_again(peer);
     if (exchange_) exchange_->say_again(peer);
     if (asking_) edge_.send(peer, std::make_shared<const Bulk>(Bulk{ResultAsk{store_.applied()}, 64}));
     if (joiner_.running()) joiner_.on_link_up(peer);

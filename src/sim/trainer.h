@@ -90,6 +90,7 @@ private:
     Donor donor_;
     Joiner joiner_;
     std::optional<Exchange> exchange_;
+    std::optional<Exchange> previous_;  // complete, but not yet known to have reached everybody
     Job job_;
     Held held_;
     std::vector<Early> early_;  // messages of steps and views that this node has not reached

@@ -105,6 +105,7 @@ void World::close(Host from, Host to) {
     const auto* found = find_connection(from, to);
     if (found == nullptr) return;
     const std::uint64_t connection = found->second;
+    if (tracing()) trace(from, "closes its connection to n" + std::to_string(to));
     forget_connection(from, connection);
     hang_up(from, connection, 0);
 }
@@ -212,6 +213,7 @@ void World::on_closed(const Event& event) {
     if (!node.running() || !wire.up[side] || wire.life[side] != node.life()) return;
     forget_connection(event.host, event.tag);
     const cluster::NodeId peer = node_of(setup_.seed, event.peer);
+    if (tracing()) trace(event.host, "loses its connection to n" + std::to_string(event.peer));
     node.trainer().on_link_closed(peer);
     node.feed(cluster::LinkClosed{peer});
 }
@@ -249,6 +251,7 @@ void World::on_dialled(Event& event) {
     const Arrivals arrivals = network_.send(back, now_, true);
     if (arrivals.first >= 0) queue_.push(arrivals.first, answer);
     if (!node.running()) return;
+    if (tracing()) trace(event.host, "is connected to n" + std::to_string(event.peer));
     node.feed(cluster::LinkUp{caller});
     const std::uint64_t rate = network_.at(network_.path(event.peer, event.host)).rate / 1000;
     if (node.running()) node.feed(cluster::Measured{caller, static_cast<std::uint32_t>(rate)});
@@ -275,6 +278,7 @@ void World::on_answered(const Event& event) {
         node.feed(cluster::LinkClosed{peer});
     }
     wires_[number].up[0] = true;
+    if (tracing()) trace(event.host, "is connected to n" + std::to_string(event.peer));
     node.connections.emplace_back(event.peer, number);
     node.feed(cluster::LinkUp{peer});
     const std::uint64_t rate = network_.at(network_.path(event.peer, event.host)).rate / 1000;

@@ -17,7 +17,7 @@ constexpr Time poll_every = 500 * millisecond;
 constexpr Time patience = 120 * second;  // after the last fault, until all train together
 constexpr std::uint64_t steps_to_see = 3;
 constexpr std::uint64_t incarnations_per_life = 1 << 20;
-constexpr std::size_t max_contacts = 40;
+constexpr std::size_t max_contacts = 64;
 
 }  // namespace
 
@@ -93,16 +93,17 @@ cluster::Founding World::founding() const {
     return founding;
 }
 
+// Everybody who will ever be there, those of the beginning first: nobody is lost because all whom it knows are gone.
 std::vector<cluster::Candidate> World::contacts_for(Host host) const {
     std::vector<cluster::Candidate> contacts;
-    const Host first = static_cast<Host>(random_bits(setup_.seed, 0x636f6e74, host) % setup_.nodes);
-    for (Host i = 0; i < setup_.nodes && contacts.size() < max_contacts; ++i) {
-        // The founder first: nobody else is there at the start.
-        const Host other = i == 0 ? 0 : (first + i) % setup_.nodes;
-        if (other == host || (i > 0 && other == 0)) continue;
-        contacts.push_back({.node = node_of(setup_.seed, other), .address = "n" + std::to_string(other)});
-    }
-    if (host != first && first != 0) contacts.push_back({.node = node_of(setup_.seed, first), .address = "n" + std::to_string(first)});
+    const auto add = [&](Host other) {
+        if (other != host) contacts.push_back({.node = node_of(setup_.seed, other), .address = "n" + std::to_string(other)});
+    };
+    add(0);
+    const Host skip = static_cast<Host>(random_bits(setup_.seed, 0x636f6e74, host) % setup_.nodes);
+    for (Host i = 0; i < setup_.nodes && contacts.size() < max_contacts; ++i)
+        if (const Host other = (skip + i) % setup_.nodes; other != 0) add(other);
+    for (Host other = setup_.nodes; other < setup_.hosts && contacts.size() < max_contacts; ++other) add(other);
     return contacts;
 }
 
