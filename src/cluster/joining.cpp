@@ -32,10 +32,6 @@ void Member::State::start_joining(std::vector<Candidate> contacts) {
 }
 
 void Member::State::continue_joining() {
-    // A node that came back dials the members it knew, and those it was told of.
-    if (role == Role::returning && join.contacts.empty())
-        for (const MemberInfo& member : tip().members)
-            if (member.id.node != self()) join.contacts.push_back({.node = member.id.node, .address = member.address});
     if (now >= join.dial_at && !join.contacts.empty()) {
         join.dial_at = now + options.resend;
         // Several at once: any of them may be the one that is up.

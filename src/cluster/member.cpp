@@ -21,7 +21,17 @@ Member::Member(const Options& options, const Identity& identity, const Signer& s
         state.acceptor = {.promised = record->promised, .accepted = std::move(record->accepted)};
         state.highest_round = state.acceptor.promised.round;
     }
-    state.role = Role::returning;
+    for (const MemberInfo& member : record->view->members)
+        if (member.id.node != identity.member.node)
+            state.join.contacts.push_back({.node = member.id.node, .address = member.address});
+    if (record->view->find(identity.member.node) != nullptr) {
+        state.role = Role::returning;
+        return;
+    }
+    // The cluster had gone on without it, but it knows whom to ask.
+    state.role = Role::joining;
+    state.line.clear();
+    state.acceptor = {};
 }
 
 Member::~Member() = default;
@@ -101,7 +111,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                 state.maybe_start_step();
             } else if constexpr (std::is_same_v<T, JoinCommand>) {
                 if (state.role == Role::outside) state.start_joining(what.contacts);
-                if (state.role == Role::returning) state.join.contacts = what.contacts;
+                if (state.role == Role::returning || state.role == Role::joining)
+                    state.join.contacts.insert(state.join.contacts.end(), what.contacts.begin(), what.contacts.end());
             } else if constexpr (std::is_same_v<T, LeaveCommand>) {
                 state.leaving = true;
                 if (state.role == Role::active || state.role == Role::syncing) {
@@ -209,7 +220,7 @@ void Member::State::tick() {
         keep_connections();
         repeat_own();
         if (role == Role::joining || role == Role::returning) continue_joining();
-        if (role == Role::active) repair_overlay();
+        if (role == Role::active || role == Role::syncing) repair_overlay();
         if (leaving) finish_leaving();
         consider_proposing();
     }

@@ -377,7 +377,7 @@ void Member::State::repair_overlay() {
     repair_at = now + 2 * options.detect;
     const View& view = tip();
     const std::size_t others = view.members.size() - 1;
-    if (view.degree(self()) < std::min<std::size_t>(options.links_wanted, others)) {
+    if (role == Role::active && view.degree(self()) < std::min<std::size_t>(options.links_wanted, others)) {
         std::vector<NodeId> candidates;
         for (const MemberInfo& member : view.members) {
             const NodeId node = member.id.node;
