@@ -148,6 +148,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
 
 Nanoseconds Member::wake_at() const {
     const State& state = *state_;
+    if (state.gone) return never;
     Nanoseconds at = std::min(state.beat_at, state.propose_at);
     if (state.proposal) at = std::min(at, state.proposal->resend_at);
     return at;

@@ -192,6 +192,7 @@ public:
     Member(Member&&) noexcept;
 
     [[nodiscard]] Actions step(const Event& event, Nanoseconds now);
+    // When to call with a Tick; the largest time there is: never, this member is gone.
     [[nodiscard]] Nanoseconds wake_at() const;
 
     [[nodiscard]] Role role() const;
