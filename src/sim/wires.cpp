@@ -130,7 +130,7 @@ void World::tick(Host host, Time at) {
 
 void World::handle(Event& event) {
     switch (event.kind) {
-        case Event::Kind::fault: return strike(setup_.faults[event.tag]);
+        case Event::Kind::fault: event.host = setup_.faults[event.tag].host; return strike(Fault(setup_.faults[event.tag]));
         case Event::Kind::poll: return poll();
         default: break;
     }

@@ -61,6 +61,8 @@ void World::run() {
         Event event = queue_.pop();
         ++statistics_.events;
         handle(event);
+        // Who has left, or was told never to come back, ends its process.
+        if (Node& node = *nodes_[event.host]; node.finished && node.running()) end(event.host, false);
     }
     statistics_.ended_at = now_;
 }
