@@ -24,6 +24,12 @@ MemberInfo Member::State::info() const {
 }
 
 void Member::State::start_joining(std::vector<Candidate> contacts) {
+    // Those it was told of before may know more than those it was a member with last.
+    constexpr std::size_t contacts_kept = 256;
+    for (Candidate& known : join.contacts)
+        if (contacts.size() < contacts_kept &&
+            std::ranges::find(contacts, known.node, &Candidate::node) == contacts.end())
+            contacts.push_back(std::move(known));
     role = Role::joining;
     join = {};
     join.contacts = std::move(contacts);

@@ -328,6 +328,12 @@ void Member::State::detect() {
         if (fresh) dial(peer, tip().find(peer)->address);
         if (now - since->second > options.detect) lose_link(peer, Reason::silent);
     }
+    const std::vector<NodeId> around = tip().neighbours(self());
+    if (role == Role::syncing && std::ranges::all_of(around, [&](NodeId peer) {
+            const auto since = missing_since.find(peer);
+            return since != missing_since.end() && now - since->second > 8 * options.detect;
+        }))
+        return exclude("none of its neighbours is there any more", false);
     // A member that the tip no longer lists may still owe steps to the view that governs them.
     const ViewPtr governing = line.governing(applied);
     if (role == Role::active && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
@@ -402,6 +408,11 @@ void Member::State::repair_overlay() {
     }
     for (const NodeId peer : view.neighbours(self()))
         if (!connections.contains(peer)) dial(peer, view.find(peer)->address);
+    // Where nothing goes on, the way out may lead over anybody.
+    if (stopped) {
+        const MemberInfo& member = view.members[(self().low + ++repairs) % view.members.size()];
+        dial(member.id.node, member.address);
+    }
     if (!lost.empty()) {
         Candidate candidate = lost.front();
         lost.pop_front();
