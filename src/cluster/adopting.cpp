@@ -79,7 +79,7 @@ void Member::State::after_adoption() {
         const MemberInfo* member = view.find(peer);
         if (member != nullptr && member->standing == Standing::syncing && connection.role == Role::joining &&
             member->id == connection.member && role == Role::active)
-            send(peer, make_message(line.whole(applied)));
+            send_whole(peer);
     }
     for (auto& [peer, connection] : connections)
         if (connection.role == Role::joining && view.has(connection.member)) connection.role = Role::syncing;

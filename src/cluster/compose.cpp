@@ -239,8 +239,8 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
             newest = &report;
     }
     if (newest == nullptr) return Error{"nobody has a checkpoint"};
-    delta.settlement =
-        Settlement{.applied = newest->applied, .holders = {}, .founded = true, .lineage = newest->lineage};
+    delta.settlement = Settlement{
+        .applied = newest->applied, .holders = {}, .founded = true, .lineage = newest->lineage, .from_joiners = false};
     delta.first_step = newest->applied;
     for (const MemberInfo& member : view.members) {
         delta.removals.push_back({.node = member.id.node, .reason = Reason::restarted});
@@ -470,14 +470,24 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
         if (report.role == Role::active && is_reached(node)) running.emplace(node, report);
         if (report.role == Role::returning) returned.emplace(node, report);
     }
-    if (running.empty()) return compose_founding(view, proposer, std::move(delta), returned, down);
+    const bool returned_are_ahead = [&] {
+        // Where only newcomers run, a checkpoint may be younger than what they hold.
+        std::uint64_t newest = 0;
+        for (const auto& [node, report] : returned) newest = std::max(newest, report.applied);
+        return std::ranges::all_of(running, [&](const auto& entry) {
+            return entry.second.applied < newest && view.find(entry.first)->first_step > newest;
+        });
+    }();
+    if (returned_are_ahead) returned.insert(running.begin(), running.end());
+    if (running.empty() || returned_are_ahead)
+        return compose_founding(view, proposer, std::move(delta), returned, down);
     if (!running.contains(proposer)) return Error{"a member that still runs must settle this"};
 
     std::uint64_t applied = 0;
     for (const auto& [node, report] : running) applied = std::max(applied, report.applied);
     if (CHAOS_PLANTED(flush_skipped)) applied = running.at(proposer).applied;
     if (CHAOS_PLANTED(holder_ignored) && applied > 0) --applied;
-    Settlement settlement{.applied = applied, .holders = {}, .founded = false, .lineage = {}};
+    Settlement settlement{.applied = applied, .holders = {}, .founded = false, .lineage = {}, .from_joiners = false};
     bool somebody_short = false;
     std::set<NodeId> kept;
     for (const auto& [node, report] : running) {
@@ -494,6 +504,9 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
     View demoted = view;
     std::erase_if(demoted.members, [&](const MemberInfo& member) {
         return member.standing == Standing::active && !kept.contains(member.id.node);
+    });
+    settlement.from_joiners = std::ranges::none_of(demoted.members, [&](const MemberInfo& member) {
+        return member.standing == Standing::active && member.first_step <= applied;
     });
     demote_early(demoted.members, applied);
     complete(demoted);

@@ -123,7 +123,7 @@ void Member::State::on_ask(NodeId from, const Ask& ask) {
         send(from, make_message(std::move(reply)));
         return;
     }
-    if (tip().has(ask.member)) return send(from, make_message(line.whole(applied)));
+    if (tip().has(ask.member)) return send_whole(from);
     connections.at(from).role = Role::joining;
     // Those with few links first; ties in an order that differs from newcomer to newcomer.
     std::vector<std::tuple<std::size_t, std::uint64_t, const MemberInfo*>> order;
@@ -207,7 +207,7 @@ void Member::State::on_join_request(NodeId from, const Request& request) {
     }
     connections.at(from).role = Role::joining;
     const Fitness fit = fitness(tip(), request, &signer);
-    if (fit.kind == Fitness::Kind::done) return send(from, make_message(line.whole(applied)));
+    if (fit.kind == Fitness::Kind::done) return send_whole(from);
     if (fit.kind == Fitness::Kind::refused) {
         ++counters.refused;
         return send(from, make_message(Answer{.refusal = fit.why, .candidates = {}}));

@@ -83,7 +83,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                         } else if constexpr (std::is_same_v<B, CatchUp>) {
                             state.on_catch_up(what.from, body);
                         } else if constexpr (std::is_same_v<B, History>) {
-                            state.on_history(what.from, body);
+                            state.on_history(what.from, body, *message);
                         } else if constexpr (std::is_same_v<B, LineSummary>) {
                             state.on_summary(what.from, body, message);
                         } else if constexpr (std::is_same_v<B, Promise> || std::is_same_v<B, Accepted>) {
@@ -256,7 +256,9 @@ void Member::State::maybe_start_step() {
     if (!governing) return;
     if (!governing->has(identity.member) || !governing->is_active(self())) {
         // Its last step is done. A leaver still waits until the others have gone on without it.
-        if (!tip().has(identity.member)) {
+        const ViewPtr last = tip().first_step > 0 ? line.governing(tip().first_step - 1) : nullptr;
+        const bool still_to_come = last && applied < tip().first_step && last->has(identity.member);
+        if (!tip().has(identity.member) && !still_to_come) {
             running_view = {};
             if (leaving) return finish_leaving();
             const bool final = std::ranges::binary_search(tip().revoked, self());

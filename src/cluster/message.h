@@ -112,7 +112,7 @@ struct LineSummary {
     Name founder{};
     std::vector<Ancestor> ancestors;
     std::vector<Meeting> meetings;
-    MemberId contact;  // who can let you in
+    Stamp stamp;  // its author can let you in
 };
 
 // ---- flooded ----
@@ -230,6 +230,7 @@ struct History {
     std::vector<Decide> decisions;                  // oldest first
     std::optional<std::vector<std::uint8_t>> view;  // encoded View that the first decision follows
     std::vector<Ancestor> ancestors;                // of that view
+    Stamp stamp;
 };
 
 using Body = std::variant<Hello, Heartbeat, Bye, Ask, Answer, LinkOffer, LinkConsent, CatchUp, History, LineSummary,

@@ -138,65 +138,36 @@ void Member::State::on_catch_up(NodeId from, const CatchUp& message) {
     if (line.empty()) return;
     if (message.view == Name{}) {
         // A newcomer asks; the view is large, so only those whom it lists get it.
-        if (tip().find(from) != nullptr) send(from, make_message(line.whole(applied)));
+        if (tip().find(from) != nullptr) send_whole(from);
         return;
     }
     History history;
     if (auto decisions = line.since(message.view, message.epoch, decisions_at_once)) {
         if (decisions->empty()) return;
         history.decisions = std::move(*decisions);
-        send(from, make_message(std::move(history)));
+        send(from, make_signed(std::move(history), identity.member, 0, signer));
     } else if (line.contains(message.view, message.epoch)) {
-        send(from, make_message(line.whole(applied)));  // further behind than decisions are kept
+        send_whole(from);  // further behind than decisions are kept
     } else {
         send_summary(from);
     }
 }
 
-void Member::State::on_history(NodeId from, const History& history) {
-    if (history.view && (role == Role::joining || role == Role::returning)) {
-        // The way in: only a line that lists us as we are now is ours to follow.
-        const Result<ViewPtr> base = decode_view(*history.view);
-        if (!base || (*base)->run != identity.run) {
-            ++counters.refused;
-            return;
-        }
-        Line fresh;
-        fresh.begin(*base, history.ancestors);
-        for (const Decide& decision : history.decisions) {
-            const ViewPtr governing = fresh.governing(decision.delta.first_step);
-            const Result<ViewPtr> next = apply(*fresh.tip(), governing.get(), decision.delta);
-            if (!next) {
-                ++counters.refused;
-                return;
-            }
-            fresh.append(*next, decision, 0);
-        }
-        if (!fresh.tip()->has(identity.member)) {
-            if (role == Role::returning && fresh.tip()->founder == tip().founder && fresh.tip()->epoch > tip().epoch)
-                exclude("the cluster went on without this node's earlier life", false);
-            return;
-        }
-        line = std::move(fresh);
-        acceptor = {};
-        highest_round = 0;
-        round_zero_used = false;
-        proposal.reset();
-        propose_at = never;
-        act(Adopted{line.tip()});
-        persist();
-        after_adoption();
+// The view and what led to it, for one who has none.
+void Member::State::send_whole(NodeId to) {
+    send(to, make_signed(line.whole(applied), identity.member, 0, signer));
+}
+
+void Member::State::on_history(NodeId from, const History& history, const Message& message) {
+    if (history.stamp.author.node != from || !signature_fits(message, signer)) {
+        ++counters.forged;
         return;
     }
+    if (history.view) return on_whole(history);
     if (line.empty()) return;
-    if (history.view && role == Role::active && stopped) {
-        // So far behind that the way from there to here is forgotten. Whoever can still decide goes on alone.
-        return exclude("the cluster went on without this node", false);
-    }
     for (const Decide& decision : history.decisions) {
         if (decision.delta.epoch <= tip().epoch) continue;
-        const MessagePtr message = make_message(decision);
-        if (!signature_fits(*message, signer)) {
+        if (!signature_fits(*make_message(decision), signer)) {
             ++counters.forged;
             return;
         }
@@ -207,6 +178,42 @@ void Member::State::on_history(NodeId from, const History& history) {
         compare_lines(from, at->second.view, at->second.epoch);
 }
 
+// A line told from a whole view on: the way in for a newcomer. Whoever has a line of its own gets this when it is so
+// far behind that the way from there to here is forgotten, and heeds it only if nothing goes on where it is.
+void Member::State::on_whole(const History& history) {
+    if (role == Role::outside || (role == Role::active && !stopped)) return;
+    const Result<ViewPtr> base = decode_view(*history.view);
+    if (!base || (*base)->run != identity.run) {
+        ++counters.refused;
+        return;
+    }
+    Line fresh;
+    fresh.begin(*base, history.ancestors);
+    for (const Decide& decision : history.decisions) {
+        const ViewPtr governing = fresh.governing(decision.delta.first_step);
+        const Result<ViewPtr> next = apply(*fresh.tip(), governing.get(), decision.delta);
+        if (!next) {
+            ++counters.refused;
+            return;
+        }
+        fresh.append(*next, decision, 0);
+    }
+    if (!line.empty() && (fresh.tip()->epoch <= tip().epoch || fresh.tip()->founder != tip().founder)) return;
+    if (!fresh.tip()->has(identity.member) || role == Role::active) {
+        if (!line.empty()) exclude("the cluster went on without this node", false);
+        return;
+    }
+    line = std::move(fresh);
+    acceptor = {};
+    highest_round = 0;
+    round_zero_used = false;
+    proposal.reset();
+    propose_at = never;
+    act(Adopted{line.tip()});
+    persist();
+    after_adoption();
+}
+
 LineSummary Member::State::summary() const {
     constexpr std::size_t ancestors_told = 512;
     LineSummary summary;
@@ -215,7 +222,6 @@ LineSummary Member::State::summary() const {
     const std::size_t told = std::min(all.size(), ancestors_told);
     summary.ancestors.assign(all.end() - static_cast<std::ptrdiff_t>(told), all.end());
     summary.meetings = tip().meetings;
-    summary.contact = identity.member;
     return summary;
 }
 
@@ -225,11 +231,15 @@ void Member::State::send_summary(NodeId to) {
         (at->second.summary_sent_at != 0 && now - at->second.summary_sent_at < options.heartbeat))
         return;
     at->second.summary_sent_at = now;
-    send(to, make_message(summary()));
+    send(to, make_signed(summary(), identity.member, 0, signer));
 }
 
 void Member::State::on_summary(NodeId from, const LineSummary& theirs, const MessagePtr& message) {
     if (line.empty()) return;
+    if (!signature_fits(*message, signer)) {
+        ++counters.forged;
+        return;
+    }
     const Line::Meeting meeting = line.meet(theirs);
     switch (meeting.outcome) {
         case Meet::same:
@@ -259,7 +269,7 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
                 if (peer != from && connection.greeted && tip().find(peer) != nullptr) send(peer, message);
             note("our line met another of the same founder that goes on; " + std::to_string(applied) +
                  " steps had been applied here");
-            exclude("our line ends in favour of that of " + brief(theirs.contact.node), false);
+            exclude("our line ends in favour of that of " + brief(theirs.stamp.author.node), false);
             join.contacts.insert(join.contacts.begin(), {.node = from, .address = ""});
             return;
         }
@@ -338,7 +348,10 @@ void Member::State::detect() {
     const ViewPtr governing = line.governing(applied);
     if (role == Role::active && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
         for (const NodeId peer : governing->neighbours(self())) {
-            if (connections.contains(peer) || tip().find(peer) != nullptr || !governing->is_active(peer)) continue;
+            const MemberInfo* member = governing->find(peer);
+            if (member->standing != Standing::active || tip().has(member->id)) continue;
+            const auto at = connections.find(peer);
+            if (at != connections.end() && (!at->second.greeted || at->second.member == member->id)) continue;
             Request request;
             request.kind = RequestKind::stuck;
             request.name = tip().name;

@@ -180,7 +180,9 @@ struct Member::State {
     void on_hello(NodeId from, const Hello& hello);
     void on_heartbeat(NodeId from, const Heartbeat& beat);
     void on_catch_up(NodeId from, const CatchUp& message);
-    void on_history(NodeId from, const History& history);
+    void on_history(NodeId from, const History& history, const Message& message);
+    void on_whole(const History& history);
+    void send_whole(NodeId to);
     void on_summary(NodeId from, const LineSummary& summary, const MessagePtr& message);
     void compare_lines(NodeId from, const Name& view, std::uint64_t epoch);
     void send_heartbeats();

@@ -117,6 +117,8 @@ struct Settlement {
     std::vector<NodeId> holders;  // empty: nobody is short
     bool founded = false;         // all were down: begin from the checkpoint of this many steps
     Name lineage{};               // founded: the lineage of that checkpoint
+    // Nobody is left who took part in the last steps: newcomers go on from the state they hold; later steps are lost.
+    bool from_joiners = false;
     bool operator==(const Settlement&) const = default;
 };
 

@@ -204,7 +204,7 @@ template <class Archive>
 void walk(Archive& archive, Settlement& settlement) {
     walk(archive, settlement.applied);
     walk_list(archive, settlement.holders, max_members, Walk{});
-    walk_all(archive, settlement.founded, settlement.lineage);
+    walk_all(archive, settlement.founded, settlement.lineage, settlement.from_joiners);
 }
 template <class Archive>
 void walk(Archive& archive, Meeting& meeting) {
@@ -303,7 +303,7 @@ void walk(Archive& archive, LineSummary& summary) {
     walk(archive, summary.founder);
     walk_list(archive, summary.ancestors, max_ancestors, Walk{});
     walk_list(archive, summary.meetings, max_meetings, Walk{});
-    walk(archive, summary.contact);
+    walk(archive, summary.stamp);
 }
 template <class Archive>
 void walk(Archive& archive, Request& request) {
@@ -362,6 +362,7 @@ void walk(Archive& archive, History& history) {
     walk_list(archive, history.decisions, max_decisions, Walk{});
     walk_optional(archive, history.view, [](auto& inner, auto& blob) { walk_blob(inner, blob); });
     walk_list(archive, history.ancestors, max_ancestors, Walk{});
+    walk(archive, history.stamp);
 }
 
 template <class T>

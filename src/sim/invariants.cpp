@@ -66,7 +66,7 @@ bool Invariants::adopted(Host host, const cluster::ViewPtr& view) {
     known.view = view;
     known.label = name_of(*view);
     known.number = order_.size();
-    known.founded = view->settlement && view->settlement->founded;
+    known.founded = view->settlement && (view->settlement->founded || view->settlement->from_joiners);
     order_.push_back(&known);
     if (order_.size() > views_kept_whole) order_[order_.size() - views_kept_whole - 1]->view = nullptr;
     if (view->fork) ++forks_;

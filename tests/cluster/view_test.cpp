@@ -64,7 +64,8 @@ TEST(View, RedoneStepsKeepWhatIsHeldAndDivideWhatIsLost) {
         delta.parent = before.name;
         delta.epoch = 1;
         delta.first_step = 5;
-        delta.settlement = Settlement{.applied = 5, .holders = {}, .founded = false, .lineage = {}};
+        delta.settlement =
+            Settlement{.applied = 5, .holders = {}, .founded = false, .lineage = {}, .from_joiners = false};
         delta.removals = {{.node = node(seed % before.members.size()), .reason = Reason::failed}};
         const Result<ViewPtr> after = apply(before, &before, delta);
         ASSERT_TRUE(after.ok()) << after.error().message;

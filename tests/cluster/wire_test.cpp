@@ -17,7 +17,8 @@ Delta rich_delta() {
     delta.epoch = 7;
     delta.first_step = 41;
     delta.fork = true;
-    delta.settlement = Settlement{.applied = 41, .holders = {{1, 2}, {3, 4}}, .founded = false, .lineage = name("l")};
+    delta.settlement = Settlement{
+        .applied = 41, .holders = {{1, 2}, {3, 4}}, .founded = false, .lineage = name("l"), .from_joiners = false};
     delta.removals = {{.node = {5, 6}, .reason = Reason::failed}};
     MemberInfo info;
     info.id = {.node = {7, 8}, .incarnation = 9};
@@ -54,7 +55,7 @@ std::vector<MessagePtr> every_kind() {
     summary.founder = name("f");
     summary.ancestors = {{.view = name("a"), .epoch = 1, .fork = true}};
     summary.meetings = {{.other = name("o"), .samples = 5}};
-    all.push_back(make_message(summary));
+    all.push_back(make_signed(summary, author, 0, signer));
     Request request;
     request.kind = RequestKind::join;
     request.subject = author;
@@ -87,7 +88,7 @@ std::vector<MessagePtr> every_kind() {
     history.decisions = {std::get<Decide>(all[12]->body)};
     history.view = std::vector<std::uint8_t>{1, 2};
     history.ancestors = summary.ancestors;
-    all.push_back(make_message(history));
+    all.push_back(make_signed(history, author, 0, signer));
     return all;
 }
 
