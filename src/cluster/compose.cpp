@@ -409,9 +409,14 @@ std::optional<Composed> compose_planned(const View& view, const Pending& pending
     Delta& delta = draft.delta();
     for (const auto& [key, request] : pending) {
         switch (key.kind) {
-            case RequestKind::join:
-                add_join(view, request, draft);
+            case RequestKind::join: {
+                // Of two lives of one node, the younger.
+                const auto next = pending.upper_bound(key);
+                if (next == pending.end() || next->first.kind != RequestKind::join ||
+                    next->first.subject.node != key.subject.node)
+                    add_join(view, request, draft);
                 break;
+            }
             case RequestKind::activate:
                 if (draft.keeps(request.subject.node)) delta.activations.push_back(request.subject);
                 break;
@@ -510,7 +515,8 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
     });
     demote_early(demoted.members, applied);
     complete(demoted);
-    if (!demoted.is_active(proposer)) return Error{"one who takes part in the step must settle it"};
+    NodeId anchor = proposer;
+    if (!demoted.is_active(anchor)) anchor = demoted.senior;
 
     constexpr std::size_t holders_named = 8;
     if (!somebody_short) settlement.holders.clear();
@@ -524,7 +530,7 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
         if (a_lost || b_lost) gone.push_back(link.id);
     }
     std::ranges::sort(gone);
-    const std::vector<NodeId> together = reachable_from(demoted, proposer, gone);
+    const std::vector<NodeId> together = reachable_from(demoted, anchor, gone);
     for (const MemberInfo& member : view.members) {
         const NodeId node = member.id.node;
         if (std::ranges::binary_search(together, node)) continue;

@@ -199,7 +199,8 @@ void Member::State::on_whole(const History& history) {
         fresh.append(*next, decision, 0);
     }
     if (!line.empty() && (fresh.tip()->epoch <= tip().epoch || fresh.tip()->founder != tip().founder)) return;
-    if (!fresh.tip()->has(identity.member) || role == Role::active) {
+    const bool seated = role == Role::returning && fresh.tip()->find(self()) != nullptr;
+    if ((!fresh.tip()->has(identity.member) && !seated) || role == Role::active) {
         if (!line.empty()) exclude("the cluster went on without this node", false);
         return;
     }
@@ -330,10 +331,20 @@ void Member::State::detect() {
         drop(peer, "nothing was heard");
         lose_link(peer, Reason::silent);
     }
-    if (line.empty() || !tip().has(identity.member)) return;
+    if (line.empty()) return;
+    if (!tip().has(identity.member)) {
+        // On its way out, and nobody is there any more to whom it could give its last steps.
+        if (role == Role::active && !leaving && connections.empty())
+            exclude("view " + brief(tip().name) + " goes on without this node", false);
+        return;
+    }
     // Links of the view that have no connection: dial, and give up in time.
     for (const NodeId peer : tip().neighbours(self())) {
-        if (connections.contains(peer)) continue;
+        if (const auto at = connections.find(peer); at != connections.end()) {
+            // Another life of that node: the member is dead.
+            if (at->second.greeted && at->second.member != tip().find(peer)->id) lose_link(peer, Reason::closed);
+            continue;
+        }
         const auto [since, fresh] = missing_since.emplace(peer, now);
         if (fresh) dial(peer, tip().find(peer)->address);
         if (now - since->second > options.detect) lose_link(peer, Reason::silent);
