@@ -21,12 +21,7 @@ std::vector<LinkId> Member::State::down_links() const {
 // Is there a reason for a new view, and when is it our turn to propose it?
 void Member::State::consider_proposing() {
     if (line.empty() || proposal || propose_at != never || !votes()) return;
-    bool needed = stopped;
-    if (role == Role::returning) {
-        // Those who still run will find our old seat empty; only where nobody does is it ours to propose.
-        needed = options.may_found &&
-                 std::ranges::none_of(connections, [](const auto& entry) { return entry.second.role == Role::active; });
-    }
+    bool needed = stopped || may_found();
     for (auto entry = pending.begin(); !needed && entry != pending.end(); ++entry) {
         const Fitness::Kind kind = fitness(tip(), entry->second, nullptr).kind;
         needed = kind == Fitness::Kind::fits || kind == Fitness::Kind::interrupts;
@@ -65,8 +60,14 @@ std::uint64_t Member::State::planned_step(std::uint64_t begun) const {
     return std::max(begun + margin, tip().first_step);
 }
 
+// Those who still run find the old seat of one who came back empty; only where nobody does is it ours to propose.
+bool Member::State::may_found() const {
+    return role == Role::returning && options.may_found &&
+           std::ranges::none_of(connections, [](const auto& entry) { return entry.second.role == Role::active; });
+}
+
 void Member::State::propose() {
-    if (line.empty() || proposal || !votes()) return;
+    if (line.empty() || proposal || !votes() || (role == Role::returning && !may_found())) return;
     bool flush = stopped || role == Role::returning;
     for (const auto& [key, request] : pending)
         if (fitness(tip(), request, nullptr).kind == Fitness::Kind::interrupts) flush = true;
@@ -279,7 +280,8 @@ void Member::State::advance() {
     if (quorum) without_quorum_since = never;
     if (role == Role::returning && somebody_runs) {
         // One who still runs settles this; we only have a vote.
-        return drop_proposal(4 * spread() + 2 * options.detect);
+        proposal.reset();
+        return;
     }
     if (!fork) {
         const Promise* voted = nullptr;

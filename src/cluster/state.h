@@ -230,6 +230,7 @@ struct Member::State {
     // ---- proposing.cpp
     void consider_proposing();
     void propose();
+    [[nodiscard]] bool may_found() const;
     void prepare(bool flush);
     void propose_value(const Delta& delta);
     void repeat_proposal();
