@@ -62,6 +62,7 @@ Result<bool> run_one(const SimOptions& options) {
                 static_cast<unsigned long long>(sums.forks), static_cast<unsigned long long>(sums.messages),
                 static_cast<double>(sums.bytes) / static_cast<double>(std::max<std::uint64_t>(sums.messages, 1)),
                 static_cast<double>(sums.stalled) / sim::second);
+    std::printf("most bytes were sent for: %s\n", sim::busiest_kinds(sums).c_str());
     if (!options.report.empty()) {
         CHAOS_CHECK(sim::write_report(options.report, world, outcome));
         std::printf("wrote %s\n", options.report.c_str());

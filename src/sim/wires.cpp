@@ -26,6 +26,9 @@ void World::send(Host from, Host to, const cluster::MessagePtr& message) {
     if (found == nullptr) return;
     ++statistics_.messages;
     statistics_.bytes += message->bytes.size();
+    Statistics::Kind& kind = statistics_.kinds[message->body.index()];
+    ++kind.messages;
+    kind.bytes += message->bytes.size();
     const Connection& wire = wires_[found->second];
     const std::uint32_t path = wire.path[wire.side_of(from)];
     const std::uint64_t number = network_.at(path).messages;

@@ -18,6 +18,7 @@ constexpr Time patience = 120 * second;  // after the last fault, until all trai
 constexpr std::uint64_t steps_to_see = 3;
 constexpr std::uint64_t incarnations_per_life = 1 << 20;
 constexpr std::size_t max_contacts = 64;
+constexpr Host share_views_from = 64;
 
 }  // namespace
 
@@ -30,6 +31,8 @@ World::World(const Setup& setup, const Watching& watching)
       invariants_(toy_, setup.strict),
       frozen_(setup.hosts),
       last_commit_(setup.hosts, 0) {
+    // Many members share the views they compute; few compute their own, which the invariants compare.
+    if (setup_.hosts > share_views_from) setup_.options.views = std::make_shared<cluster::ViewCache>();
     for (Host host = 0; host < setup_.hosts; ++host) nodes_.push_back(std::make_unique<Node>(*this, host));
 }
 
@@ -74,6 +77,22 @@ Statistics World::statistics() const {
     result.foundings = invariants_.foundings();
     for (const auto& node : nodes_) result.stalled += node->stalled;
     return result;
+}
+
+std::string busiest_kinds(const Statistics& statistics) {
+    constexpr std::array<const char*, std::variant_size_v<cluster::Body>> names = {
+        "Hello",       "Heartbeat", "Bye",     "Ask",    "Answer", "LinkOffer", "LinkConsent", "CatchUp", "History",
+        "LineSummary", "Request",   "Prepare", "Accept", "Decide", "Promise",   "Accepted",    "Proof"};
+    std::vector<std::size_t> order(names.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
+        return std::pair(statistics.kinds[x].bytes, y) > std::pair(statistics.kinds[y].bytes, x);
+    });
+    std::string text;
+    for (std::size_t i = 0; i < 4; ++i)
+        text += std::string(i > 0 ? ", " : "") + names[order[i]] + " " +
+                std::to_string(statistics.kinds[order[i]].bytes * 100 / std::max<std::uint64_t>(statistics.bytes, 1)) + " %";
+    return text;
 }
 
 void World::trace(Host host, const std::string& text) {
@@ -441,8 +460,7 @@ void World::prepare_cluster() {
                       view->links.end());
     view->epoch = 1;
     view->parent = view->name;
-    view->active = view->members.size();
-    view->senior = view->members.front().id.node;
+    cluster::complete(*view);
     view->name = sha256("prepared " + std::to_string(setup_.seed));
     const Snapshot beginning = ToyState(toy_).snapshot();
     for (Host host = 0; host < setup_.nodes; ++host) {

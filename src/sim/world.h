@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace chaos::sim {
@@ -29,7 +30,15 @@ struct Statistics {
     Time stalled = 0;    // node-nanoseconds in which a step was stopped
     Time recovered = 0;  // from the end of the faults until all train in one view
     bool stopped_rightly = false;  // strict, and a quorum is gone for good
+    struct Kind {
+        std::uint64_t messages = 0;
+        std::uint64_t bytes = 0;
+    };
+    std::array<Kind, std::variant_size_v<cluster::Body>> kinds;  // in the order of cluster::Body
 };
+
+// What most bytes were sent for: "Heartbeat 62 %, Decide 20 %, Accept 9 %".
+[[nodiscard]] std::string busiest_kinds(const Statistics& statistics);
 
 // What a report is drawn from.
 struct Sample {
