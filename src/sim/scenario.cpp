@@ -26,9 +26,17 @@ private:
 class Author {
 public:
     Author(Setup& setup, Dice& dice, Time begin, Time duration)
-        : setup_(setup), dice_(dice), begin_(begin), end_(begin + duration) {}
+        : setup_(setup), dice_(dice), begin_(begin), end_(begin + duration) {
+        // In half of the runs faults come in bursts: several in the time that one change takes.
+        if (dice_.percent(50))
+            for (std::uint64_t i = dice_.between(1, 3); i > 0; --i) bursts_.push_back(anytime());
+    }
 
-    Time moment() { return begin_ + static_cast<Time>(dice_.below(static_cast<std::uint64_t>(end_ - begin_))); }
+    Time anytime() { return begin_ + static_cast<Time>(dice_.below(static_cast<std::uint64_t>(end_ - begin_))); }
+    Time moment() {
+        if (bursts_.empty() || dice_.percent(25)) return anytime();
+        return bursts_[dice_.below(bursts_.size())] + span(0, 300 * millisecond);
+    }
     Host any() { return static_cast<Host>(dice_.below(setup_.nodes)); }
     Host another(Host than) {
         return setup_.nodes < 2 ? than : (than + 1 + static_cast<Host>(dice_.below(setup_.nodes - 1))) % setup_.nodes;
@@ -136,6 +144,7 @@ private:
     Dice& dice_;
     Time begin_;
     Time end_;
+    std::vector<Time> bursts_;
 };
 
 void write_faults(Setup& setup, const std::string& scenario, Dice& dice, Author& author) {
@@ -230,6 +239,14 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
     setup.hosts = setup.nodes;
     setup.options.links_wanted = static_cast<std::uint32_t>(dice.between(2, 4));
     setup.plan = dice.percent(25) ? PlanKind::sync_plan : PlanKind::tree;
+    setup.options.detect = static_cast<Time>(dice.between(2, 8)) * 250 * millisecond;
+    setup.options.heartbeat = setup.options.detect / 4;
+    setup.options.fork_after = static_cast<Time>(dice.between(5, 12)) * second;
+    setup.options.found_after = static_cast<Time>(dice.between(5, 30)) * second;
+    if (dice.percent(30)) {  // other rooms, not only other racks
+        setup.paths.delay_max = 25 * millisecond;
+        setup.paths.jitter = 2 * millisecond;
+    }
     if (setup.scenario == "wan") {
         setup.paths.delay_min = 20 * millisecond;
         setup.paths.delay_max = 200 * millisecond;
@@ -240,7 +257,8 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
     setup.batch = setup.nodes > 16 ? 128 : 64;
 
     const Time duration = wishes.duration.value_or(static_cast<Time>(dice.between(4, 20)) * second);
-    const Time begin = (setup.scenario == "wan" ? 8 : 4) * second + static_cast<Time>(setup.nodes) * 100 * millisecond;
+    Time begin = (setup.scenario == "wan" ? 8 : 4) * second + static_cast<Time>(setup.nodes) * 100 * millisecond;
+    if (dice.percent(20)) begin = second;  // while the first are still joining
     if (setup.scenario == "scale") {
         setup.prepared = true;
         setup.options.links_wanted = 8;
