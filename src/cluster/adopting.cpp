@@ -30,21 +30,26 @@ bool Member::State::on_decide(const Decide& decide) {
     return adopt(decide);
 }
 
+// The view that `delta`, of this name, makes of the tip. Computed once, for the vote and for the decision.
+Result<ViewPtr> Member::State::view_after(const Delta& delta, const Name& name) {
+    if (voted && voted->name == name) return voted;
+    if (options.views)
+        if (ViewPtr known = options.views->find(name)) return known;
+    const ViewPtr governing = line.governing(delta.first_step);
+    Result<ViewPtr> next = apply(tip(), governing.get(), delta);
+    if (next && options.views) options.views->add(*next);
+    return next;
+}
+
 bool Member::State::adopt(const Decide& decision) {
     const Delta& delta = decision.delta;
-    ViewPtr next = options.views ? options.views->find(name_of(delta)) : nullptr;
-    if (!next) {
-        const ViewPtr governing = line.governing(delta.first_step);
-        const Result<ViewPtr> applied_delta = apply(tip(), governing.get(), delta);
-        if (!applied_delta) {
-            note("cannot follow a decision of " + brief(decision.stamp.author.node) + ": " +
-                 applied_delta.error().message);
-            ++counters.refused;
-            return false;
-        }
-        next = *applied_delta;
-        if (options.views) options.views->add(next);
+    const Result<ViewPtr> following = view_after(delta, name_of(delta));
+    if (!following) {
+        note("cannot follow a decision of " + brief(decision.stamp.author.node) + ": " + following.error().message);
+        ++counters.refused;
+        return false;
     }
+    const ViewPtr next = *following;
     for (const Removal& removal : delta.removals) {
         constexpr std::size_t lost_kept = 64;
         const MemberInfo* member = tip().find(removal.node);
@@ -60,6 +65,7 @@ bool Member::State::adopt(const Decide& decision) {
     propose_at = without_quorum_since = never;
     votes_seen.clear();
     accepts_seen.clear();
+    voted.reset();
     act(Adopted{next});
     persist();
     after_adoption();

@@ -144,7 +144,9 @@ void Member::State::on_promise(const Promise& promise) {
     }
     if (promise.ballot != proposal->ballot) return;
     proposal->promises.insert_or_assign(promise.stamp.author.node, promise);
-    advance();
+    // Looking at everything for every report would cost the square of the cluster's size.
+    proposal->awaited.erase(promise.stamp.author.node);
+    if (proposal->awaited.empty() || !promise.report.down.empty()) advance();
 }
 
 void Member::State::on_accepted(const Accepted& accepted) {
@@ -205,6 +207,9 @@ void Member::State::advance() {
     if (!proposal) return;
     const View& view = tip();
     if (proposal->accepting) {
+        if (2 * proposal->votes.size() < view.active_count() && !proposal->delta.fork && proposal->declined.empty() &&
+            !CHAOS_PLANTED(no_quorum))
+            return;
         std::vector<NodeId> voters(proposal->votes.begin(), proposal->votes.end());
         bool enough = is_quorum(view, voters);
         if (proposal->delta.fork) {
@@ -235,16 +240,16 @@ void Member::State::advance() {
             if (now >= proposal->deadline) prepare(true);
             return;
         }
-        const Promise* voted = nullptr;
+        const Promise* chosen = nullptr;
         std::uint64_t begun = started;
         bool somebody_stopped = false;
         for (const auto& [node, promise] : proposal->promises) {
-            if (promise.accepted && (voted == nullptr || promise.accepted->ballot > voted->accepted->ballot))
-                voted = &promise;
+            if (promise.accepted && (chosen == nullptr || promise.accepted->ballot > chosen->accepted->ballot))
+                chosen = &promise;
             begun = std::max(begun, promise.report.started);
             somebody_stopped = somebody_stopped || promise.report.stopped;
         }
-        if (voted != nullptr) return propose_value(Delta(voted->accepted->delta));
+        if (chosen != nullptr) return propose_value(Delta(chosen->accepted->delta));
         if (somebody_stopped) return prepare(true);
         std::optional<Composed> composed = compose_planned(view, pending, planned_step(begun), patient());
         if (!composed) {
@@ -259,6 +264,7 @@ void Member::State::advance() {
     const std::vector<LinkId> down = down_links();
     const std::vector<NodeId> reached = reachable_from(view, self(), down);
     bool complete = true;
+    proposal->awaited.clear();
     std::set<NodeId> missing;
     bool somebody_runs = false;
     for (const MemberInfo& member : view.members) {
@@ -270,7 +276,10 @@ void Member::State::advance() {
             continue;
         }
         missing.insert(node);
-        if (role == Role::active && std::ranges::binary_search(reached, node)) complete = false;
+        if (role == Role::active && std::ranges::binary_search(reached, node)) {
+            complete = false;
+            proposal->awaited.insert(node);
+        }
         if (role == Role::returning) complete = false;
     }
     if (CHAOS_PLANTED(flush_skipped) && quorum) complete = true;
@@ -284,17 +293,17 @@ void Member::State::advance() {
         return;
     }
     if (!fork) {
-        const Promise* voted = nullptr;
+        const Promise* chosen = nullptr;
         std::uint64_t farthest = 0;
         for (const auto& [node, promise] : proposal->promises) {
-            if (promise.accepted && (voted == nullptr || promise.accepted->ballot > voted->accepted->ballot))
-                voted = &promise;
+            if (promise.accepted && (chosen == nullptr || promise.accepted->ballot > chosen->accepted->ballot))
+                chosen = &promise;
             if (promise.report.role == Role::active) farthest = std::max(farthest, promise.report.applied);
         }
         // A planned change that a quorum voted for keeps its first step from being completed under this view. If
         // somebody did complete it, there was no such quorum.
-        if (voted != nullptr && (voted->accepted->delta.settlement || voted->accepted->delta.first_step >= farthest))
-            return propose_value(Delta(voted->accepted->delta));
+        if (chosen != nullptr && (chosen->accepted->delta.settlement || chosen->accepted->delta.first_step >= farthest))
+            return propose_value(Delta(chosen->accepted->delta));
     }
     std::map<NodeId, Report> reports;
     for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);

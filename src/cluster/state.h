@@ -70,6 +70,7 @@ struct Proposal {
     Nanoseconds deadline = 0;
     std::set<std::uint64_t> asked;  // hashes of the messages that answers refer to
     std::map<NodeId, Promise> promises;
+    std::set<NodeId> awaited;  // flush: who can be reached and has not reported, when that was last looked at
     Delta delta;
     Name value{};
     std::set<NodeId> votes;
@@ -151,6 +152,7 @@ struct Member::State {
     std::map<NodeId, MessagePtr> votes_seen;    // Accepted messages on what follows the tip
     std::map<Ballot, MessagePtr> accepts_seen;  // likewise
     std::vector<Received> early;                // about a view we have not heard of yet
+    ViewPtr voted;                              // the view last voted for, as it would be
 
     State(const Options& o, Identity i, const Signer& s) : options(o), identity(std::move(i)), signer(s) {}
 
@@ -247,6 +249,7 @@ struct Member::State {
     // ---- adopting.cpp
     bool on_decide(const Decide& decide);
     bool adopt(const Decide& decision);
+    [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
     void after_adoption();
     void recheck_early();
 };

@@ -126,24 +126,21 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
         answer(from, std::move(reply));
         return true;
     }
-    const ViewPtr governing = line.governing(delta.first_step);
-    const ViewPtr known = options.views ? options.views->find(name_of(delta)) : nullptr;
-    if (!known) {
-        const Result<ViewPtr> next = apply(tip(), governing.get(), delta);
-        if (!next) {
-            note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " + next.error().message);
-            ++counters.refused;
-            return false;
-        }
-        if (options.views) options.views->add(*next);
+    const Name name = name_of(delta);
+    const Result<ViewPtr> next = view_after(delta, name);
+    if (!next) {
+        note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " + next.error().message);
+        ++counters.refused;
+        return false;
     }
+    voted = *next;
     if (proposal && proposal->ballot < accept.ballot) proposal.reset();
     if (accept.stamp.author != identity.member) propose_at = now + 4 * spread() + 2 * options.detect;
     acceptor.promised = std::max(acceptor.promised, accept.ballot);
     // A fork is another line: it does not take the place of a vote in this one.
     if (!delta.fork) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
     persist();
-    reply.value = name_of(delta);
+    reply.value = name;
     reply.claims = claims();
     answer(from, std::move(reply));
     return true;
