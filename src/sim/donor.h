@@ -2,6 +2,7 @@
 // of one. Only stable steps go to joiners, so nothing they get is ever undone.
 #pragma once
 
+#include "sim/faults.h"
 #include "sim/store.h"
 #include "sim/trainer_edge.h"
 
@@ -10,9 +11,6 @@
 #include <vector>
 
 namespace chaos::sim {
-
-// Ways in which a donor may lie (bits); its state itself is right.
-enum Lies : std::uint32_t { lie_shards = 1, lie_hashes = 2 };
 
 class Donor {
 public:

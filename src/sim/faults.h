@@ -26,7 +26,7 @@ enum class FaultKind : std::uint8_t {
     drift,         // the clock runs `value` - 1000 ppm fast
     corrupt,       // of the messages it sends, `value` ppm have a byte flipped
     lossy,         // on all paths `value` ppm are lost, doubled and overtaken each
-    lie,           // bits: 1 wrong shards, 2 wrong hashes, 4 wrong figures, 8 votes twice
+    lie,           // in the ways of `value`, see Lies
     join,          // a new node
     leave,
     connect,       // a link of host and other is asked for
@@ -36,6 +36,15 @@ enum class FaultKind : std::uint8_t {
     revoke,        // host asks that `other` never comes back
     all_down,
     all_up,
+};
+
+// Ways in which a node may lie (bits); its state itself is right.
+enum Lies : std::uint32_t {
+    lie_shards = 1,      // gives joiners wrong shards
+    lie_hashes = 2,      // names wrong hashes of shards
+    lie_figures = 4,     // claims wrong rates of links
+    lie_votes = 8,       // votes for two values in one ballot
+    lie_forgeries = 16,  // changes what it relays for others
 };
 
 struct Fault {

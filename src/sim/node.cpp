@@ -46,7 +46,7 @@ void Node::boot(bool founds) {
     trainer_.emplace(*this, world_.toy(), world_.planner(),
                      TrainerSettings{.speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = host_ * 5});
     trainer_->set_slowness(slowness);
-    trainer_->donor().lie(lies & 3);
+    trainer_->donor().lie(lies);
     std::optional<cluster::Checkpoint> newest;
     if (!disk.checkpoints.empty())
         newest = cluster::Checkpoint{.applied = disk.checkpoints.back().applied, .lineage = disk.checkpoints.back().lineage};
@@ -178,23 +178,54 @@ void Node::carry_out(cluster::Action& action) {
         action);
 }
 
+namespace {
+
+// The same message with other content, still under its author's signature; null where there is nothing to forge.
+cluster::MessagePtr forged(const cluster::Message& message) {
+    cluster::Body body = message.body;
+    if (auto* accept = std::get_if<cluster::Accept>(&body)) {
+        ++accept->delta.first_step;
+    } else if (auto* decide = std::get_if<cluster::Decide>(&body)) {
+        ++decide->delta.first_step;
+    } else if (auto* request = std::get_if<cluster::Request>(&body)) {
+        request->kind = cluster::RequestKind::leave;
+        request->subject = request->stamp.author;
+    } else if (auto* vote = std::get_if<cluster::Accepted>(&body)) {
+        vote->value[1] ^= 0xff;
+    } else if (auto* promise = std::get_if<cluster::Promise>(&body)) {
+        ++promise->report.applied;
+    } else {
+        return nullptr;
+    }
+    return cluster::make_message(std::move(body));
+}
+
+}  // namespace
+
 // A liar signs what it likes, but only in its own name.
 void Node::send_control(cluster::Send& send) {
     const Host to = host_of(send.to);
-    if (lies != 0) {
-        if (const auto* beat = std::get_if<cluster::Heartbeat>(&send.message->body); beat != nullptr && (lies & 4) != 0) {
-            cluster::Heartbeat wrong = *beat;
-            wrong.rate = static_cast<std::uint32_t>(random_bits(host_, static_cast<std::uint64_t>(now()), to));
-            return world_.send(host_, to, cluster::make_message(wrong));
-        }
-        const auto* vote = std::get_if<cluster::Accepted>(&send.message->body);
-        if (vote != nullptr && (lies & 8) != 0 && vote->stamp.author == member_->id()) {
-            cluster::Accepted other = *vote;
-            other.value[0] ^= 0xff;
-            world_.send(host_, to, cluster::make_signed(other, member_->id(), vote->stamp.attempt + 1, signer_));
-        }
-    }
+    if (lies != 0) tell_lies(to, *send.message);
+    if ((lies & lie_figures) != 0 && std::holds_alternative<cluster::Heartbeat>(send.message->body)) return;
     world_.send(host_, to, send.message);
+}
+
+void Node::tell_lies(Host to, const cluster::Message& message) {
+    if (const auto* beat = std::get_if<cluster::Heartbeat>(&message.body); beat != nullptr && (lies & lie_figures) != 0) {
+        cluster::Heartbeat wrong = *beat;
+        wrong.rate = static_cast<std::uint32_t>(random_bits(host_, static_cast<std::uint64_t>(now()), to));
+        world_.send(host_, to, cluster::make_message(wrong));
+    }
+    const cluster::Stamp* stamp = cluster::stamp_of(message.body);
+    if (stamp == nullptr) return;
+    const auto* vote = std::get_if<cluster::Accepted>(&message.body);
+    if (vote != nullptr && (lies & lie_votes) != 0 && stamp->author == member_->id()) {
+        cluster::Accepted other = *vote;
+        other.value[0] ^= 0xff;
+        world_.send(host_, to, cluster::make_signed(other, member_->id(), stamp->attempt + 1, signer_));
+    }
+    if ((lies & lie_forgeries) != 0 && stamp->author.node != id_)
+        if (const cluster::MessagePtr forgery = forged(message)) world_.send(host_, to, forgery);
 }
 
 // ---- TrainerEdge

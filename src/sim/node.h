@@ -85,6 +85,7 @@ private:
     void drain();
     void carry_out(cluster::Action& action);
     void send_control(cluster::Send& send);
+    void tell_lies(Host to, const cluster::Message& message);
     void schedule_tick();
 
     World& world_;

@@ -269,7 +269,7 @@ void World::strike(const Fault& fault) {
         }
         case FaultKind::lie:
             node.lies = static_cast<std::uint32_t>(fault.value);
-            if (node.running()) node.trainer().donor().lie(node.lies & 3);
+            if (node.running()) node.trainer().donor().lie(node.lies);
             break;
         case FaultKind::join:
             if (!node.started) boot(fault.host, false);
