@@ -6,13 +6,13 @@
 
 namespace chaos::cluster {
 
-bool Member::State::on_decide(const Decide& decide) {
-    const Delta& delta = decide.delta;
+bool Member::State::on_decide(const DecidePtr& decide) {
+    const Delta& delta = decide->delta;
     if (delta.parent != tip().name && !(CHAOS_PLANTED(stale_epoch_accepted) && delta.epoch == tip().epoch)) {
         ++counters.stale;
         return false;
     }
-    if (!tip().is_active(decide.stamp.author.node)) {
+    if (!tip().is_active(decide->stamp.author.node)) {
         ++counters.refused;
         return false;
     }
@@ -23,7 +23,7 @@ bool Member::State::on_decide(const Decide& decide) {
         const bool again =
             std::ranges::any_of(delta.additions, [&](const MemberInfo& added) { return added.id.node == self(); });
         if (!ours && !again && role == Role::active && is_quorum(tip(), reachable_from(tip(), self(), down_links()))) {
-            lose_link(decide.stamp.author.node, Reason::silent);
+            lose_link(decide->stamp.author.node, Reason::silent);
             return false;
         }
     }
@@ -41,11 +41,11 @@ Result<ViewPtr> Member::State::view_after(const Delta& delta, const Name& name) 
     return next;
 }
 
-bool Member::State::adopt(const Decide& decision) {
-    const Delta& delta = decision.delta;
+bool Member::State::adopt(const DecidePtr& decision) {
+    const Delta& delta = decision->delta;
     const Result<ViewPtr> following = view_after(delta, name_of(delta));
     if (!following) {
-        note("cannot follow a decision of " + brief(decision.stamp.author.node) + ": " + following.error().message);
+        note("cannot follow a decision of " + brief(decision->stamp.author.node) + ": " + following.error().message);
         ++counters.refused;
         return false;
     }

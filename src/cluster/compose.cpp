@@ -56,7 +56,17 @@ Fitness fitness_of_connect(const View& view, const Request& request, const Signe
 Fitness fitness_of_link_end(const View& view, const Request& request) {
     if (view.find(request.link) == nullptr) return {.kind = Kind::done};
     if (!request.link.touches(request.stamp.author.node)) return refuse("only an end of a link may speak for it");
-    if (request.kind == RequestKind::figures) return {.kind = Kind::rides_along};
+    if (request.kind == RequestKind::figures) {
+        // A claim is done once the view has it; it is not repeated for a small difference.
+        const Figures& agreed = view.find(request.link)->figures;
+        const Figures& said = request.figures;
+        const auto fits = [](std::uint32_t claim, std::uint32_t known) {
+            return claim == 0 || (claim <= known + known / 4 && known <= claim + claim / 4);
+        };
+        const bool known = fits(said.delay_us, agreed.delay_us) && fits(said.rate_ab, agreed.rate_ab) &&
+                           fits(said.rate_ba, agreed.rate_ba);
+        return {.kind = known ? Kind::done : Kind::rides_along};
+    }
     if (request.kind == RequestKind::disconnect) return {};
     const bool carries_steps = view.is_active(request.link.a) && view.is_active(request.link.b);
     return {.kind = carries_steps ? Kind::interrupts : Kind::fits};

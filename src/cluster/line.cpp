@@ -36,7 +36,7 @@ void Line::begin(ViewPtr view, std::vector<Ancestor> ancestors) {
     views_.push_back(std::move(view));
 }
 
-void Line::append(ViewPtr view, Decide decision, std::uint64_t needed_step) {
+void Line::append(ViewPtr view, DecidePtr decision, std::uint64_t needed_step) {
     CHAOS_ASSERT(!views_.empty() && view->parent == tip()->name);
     ancestors_.push_back(ancestor_of(*view));
     if (ancestors_.size() > 2 * ancestors_kept) ancestors_.erase(ancestors_.begin(), ancestors_.end() - ancestors_kept);
@@ -74,8 +74,11 @@ std::optional<std::vector<Decide>> Line::since(const Name& view, std::uint64_t e
     if (!contains(view, epoch)) return std::nullopt;
     const std::uint64_t missing = tip()->epoch - epoch;
     if (missing > decisions_.size()) return std::nullopt;
-    const auto first = decisions_.end() - static_cast<std::ptrdiff_t>(missing);
-    return std::vector<Decide>(first, first + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(missing, limit)));
+    std::vector<Decide> result;
+    for (auto at = decisions_.end() - static_cast<std::ptrdiff_t>(missing);
+         at != decisions_.end() && result.size() < limit; ++at)
+        result.push_back(**at);
+    return result;
 }
 
 History Line::whole(std::uint64_t step) const {
@@ -85,7 +88,8 @@ History Line::whole(std::uint64_t step) const {
     History history;
     history.view = encode(*views_[base]);
     const std::size_t following = views_.size() - 1 - base;
-    history.decisions.assign(decisions_.end() - static_cast<std::ptrdiff_t>(following), decisions_.end());
+    for (auto at = decisions_.end() - static_cast<std::ptrdiff_t>(following); at != decisions_.end(); ++at)
+        history.decisions.push_back(**at);
     const std::uint64_t before = views_[base]->epoch;
     for (const Ancestor& ancestor : ancestors_)
         if (ancestor.epoch < before && ancestor.epoch + ancestors_kept / 2 >= before)

@@ -39,7 +39,7 @@ public:
     // Begins at this view; `ancestors` are those before it, oldest first.
     void begin(ViewPtr view, std::vector<Ancestor> ancestors);
     // `decision` leads from the tip to `view`. Old views are forgotten, but never the one that governs `needed_step`.
-    void append(ViewPtr view, Decide decision, std::uint64_t needed_step);
+    void append(ViewPtr view, DecidePtr decision, std::uint64_t needed_step);
     void clear();
 
     [[nodiscard]] bool empty() const { return views_.empty(); }
@@ -67,7 +67,7 @@ public:
 
 private:
     std::deque<ViewPtr> views_;        // the youngest ones, tip last
-    std::deque<Decide> decisions_;     // the last one led to the tip
+    std::deque<DecidePtr> decisions_;  // the last one led to the tip
     std::vector<Ancestor> ancestors_;  // of all views up to the tip, by epoch without gaps
 };
 

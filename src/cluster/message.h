@@ -57,6 +57,7 @@ struct Hello {  // the first message on a link, from both ends
 };
 
 struct Heartbeat {
+    std::uint64_t incarnation = 0;
     Role role = Role::outside;
     std::uint64_t epoch = 0;
     Name view{};  // zero: has none
@@ -243,6 +244,7 @@ struct Message {
     std::uint64_t hash = 0;  // XXH3 of bytes
 };
 using MessagePtr = std::shared_ptr<const Message>;
+using DecidePtr = std::shared_ptr<const Decide>;  // decisions are kept for those who missed them
 
 inline constexpr std::size_t max_message_bytes = 4 << 20;
 

@@ -112,6 +112,7 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
     connection.their_sent_at = beat.sent_at;
     connection.their_heard_at = now;
     connection.role = beat.role;
+    connection.member = {.node = from, .incarnation = beat.incarnation};
     connection.view = beat.view;
     connection.epoch = beat.epoch;
     connection.applied = beat.applied;
@@ -171,7 +172,7 @@ void Member::State::on_history(NodeId from, const History& history, const Messag
             ++counters.forged;
             return;
         }
-        if (!on_decide(decision) || line.empty()) return;
+        if (!on_decide(std::make_shared<Decide>(decision)) || line.empty()) return;
     }
     // There may be more.
     if (const auto at = connections.find(from); at != connections.end() && !line.empty() && !history.decisions.empty())
@@ -196,7 +197,7 @@ void Member::State::on_whole(const History& history) {
             ++counters.refused;
             return;
         }
-        fresh.append(*next, decision, 0);
+        fresh.append(*next, std::make_shared<Decide>(decision), 0);
     }
     if (!line.empty() && (fresh.tip()->epoch <= tip().epoch || fresh.tip()->founder != tip().founder)) return;
     const bool seated = role == Role::returning && fresh.tip()->find(self()) != nullptr;
@@ -286,19 +287,21 @@ Figures Member::State::measured(NodeId peer, const Connection& connection) const
 }
 
 // Links whose figures differ from the agreed ones by more than a quarter.
-std::vector<LinkInfo> Member::State::claims() const {
+std::vector<LinkInfo> Member::State::claims() {
     constexpr std::size_t claims_at_once = 8;
+    constexpr Nanoseconds claim_every = 60 * second;
     const auto differs = [](std::uint32_t ours, std::uint32_t agreed) {
         return ours > 0 && (ours > agreed + agreed / 4 || agreed > ours + ours / 4);
     };
     std::vector<LinkInfo> result;
-    for (const auto& [peer, connection] : connections) {
+    for (auto& [peer, connection] : connections) {
         const LinkInfo* link = tip().find(link_between(self(), peer));
-        if (link == nullptr) continue;
+        if (link == nullptr || (connection.claimed_at > 0 && now - connection.claimed_at < claim_every)) continue;
         const Figures ours = measured(peer, connection);
         if (!differs(ours.delay_us, link->figures.delay_us) && !differs(ours.rate_ab, link->figures.rate_ab) &&
             !differs(ours.rate_ba, link->figures.rate_ba))
             continue;
+        connection.claimed_at = now;
         result.push_back({.id = link->id, .figures = ours});
         if (result.size() == claims_at_once) break;
     }
@@ -307,6 +310,7 @@ std::vector<LinkInfo> Member::State::claims() const {
 
 void Member::State::send_heartbeats() {
     Heartbeat beat;
+    beat.incarnation = identity.member.incarnation;
     beat.role = role;
     if (!line.empty()) {
         beat.epoch = tip().epoch;
@@ -342,7 +346,7 @@ void Member::State::detect() {
     for (const NodeId peer : tip().neighbours(self())) {
         if (const auto at = connections.find(peer); at != connections.end()) {
             // Another life of that node: the member is dead.
-            if (at->second.greeted && at->second.member != tip().find(peer)->id) lose_link(peer, Reason::closed);
+            if (at->second.greeted && at->second.member > tip().find(peer)->id) lose_link(peer, Reason::closed);
             continue;
         }
         const auto [since, fresh] = missing_since.emplace(peer, now);
@@ -355,12 +359,13 @@ void Member::State::detect() {
             return since != missing_since.end() && now - since->second > 8 * options.detect;
         }))
         return exclude("none of its neighbours is there any more", false);
-    // A member that the tip no longer lists may still owe steps to the view that governs them.
+    // Members and links that the tip no longer lists may still owe steps to the view that governs them.
     const ViewPtr governing = line.governing(applied);
     if (role == Role::active && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
         for (const NodeId peer : governing->neighbours(self())) {
             const MemberInfo* member = governing->find(peer);
-            if (member->standing != Standing::active || tip().has(member->id)) continue;
+            if (member->standing != Standing::active) continue;
+            if (tip().has(member->id) && tip().find(link_between(self(), peer)) != nullptr) continue;
             const auto at = connections.find(peer);
             if (at != connections.end() && (!at->second.greeted || at->second.member == member->id)) continue;
             Request request;

@@ -62,8 +62,9 @@ std::uint64_t Member::State::planned_step(std::uint64_t begun) const {
 
 // Those who still run find the old seat of one who came back empty; only where nobody does is it ours to propose.
 bool Member::State::may_found() const {
-    return role == Role::returning && options.may_found &&
-           std::ranges::none_of(connections, [](const auto& entry) { return entry.second.role == Role::active; });
+    return role == Role::returning && options.may_found && std::ranges::none_of(connections, [&](const auto& entry) {
+               return entry.second.role == Role::active && tip().has(entry.second.member);
+           });
 }
 
 void Member::State::propose() {
@@ -328,7 +329,7 @@ void Member::State::decide() {
     // Before adopting it: those whom it removes should hear of it too.
     seen.add(message->hash, self());
     flood(message, self());
-    on_decide(std::get<Decide>(message->body));
+    on_decide(DecidePtr(message, &std::get<Decide>(message->body)));
 }
 
 }  // namespace chaos::cluster

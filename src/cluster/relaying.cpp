@@ -45,7 +45,7 @@ void Member::State::on_flooded(NodeId from, const MessagePtr& message) {
             } else if constexpr (std::is_same_v<B, Accept>) {
                 return on_accept(from, message);
             } else if constexpr (std::is_same_v<B, Decide>) {
-                return on_decide(body);
+                return on_decide(DecidePtr(message, &body));
             } else if constexpr (std::is_same_v<B, Proof>) {
                 return on_proof(body);
             } else {

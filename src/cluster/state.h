@@ -37,6 +37,7 @@ struct Connection {
     Nanoseconds round_trip = 0;
     std::uint32_t rate = 0;  // kB/s that we measured from it
     bool said_bye = false;
+    Nanoseconds claimed_at = 0;  // when its figures were last told to a proposer
     Nanoseconds summary_sent_at = 0;
     Nanoseconds needed_at = 0;  // when it last served a purpose
 };
@@ -194,7 +195,7 @@ struct Member::State {
     void dial(NodeId peer, const std::string& address);
     void send_summary(NodeId to);
     [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;
-    [[nodiscard]] std::vector<LinkInfo> claims() const;
+    [[nodiscard]] std::vector<LinkInfo> claims();
     [[nodiscard]] LineSummary summary() const;
     [[nodiscard]] MessagePtr hello() const;
     [[nodiscard]] bool serves(NodeId peer, const Connection& connection) const;
@@ -247,8 +248,8 @@ struct Member::State {
     [[nodiscard]] std::vector<NodeId> patient() const;
 
     // ---- adopting.cpp
-    bool on_decide(const Decide& decide);
-    bool adopt(const Decide& decision);
+    bool on_decide(const DecidePtr& decide);
+    bool adopt(const DecidePtr& decision);
     [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
     void after_adoption();
     void recheck_early();

@@ -263,7 +263,8 @@ void walk(Archive& archive, Hello& hello) {
 }
 template <class Archive>
 void walk(Archive& archive, Heartbeat& beat) {
-    walk_all(archive, beat.role, beat.epoch, beat.view, beat.applied, beat.sent_at, beat.echo, beat.held, beat.rate);
+    walk_all(archive, beat.incarnation, beat.role, beat.epoch, beat.view, beat.applied, beat.sent_at, beat.echo,
+             beat.held, beat.rate);
 }
 template <class Archive>
 void walk(Archive& archive, Bye& bye) {

@@ -28,14 +28,14 @@ LineSummary summary_of(const Line& line) {
 Line trunk() {
     Line line;
     line.begin(view("v0", "", 0, 0), {});
-    line.append(view("v1", "v0", 1, 10), {}, 0);
+    line.append(view("v1", "v0", 1, 10), std::make_shared<Decide>(), 0);
     return line;
 }
 
 TEST(Line, TheYoungestViewThatHasBegunGoverns) {
     Line line = trunk();
-    line.append(view("v2", "v1", 2, 20), {}, 0);  // planned
-    line.append(view("v3", "v2", 3, 15), {}, 0);  // a settlement that came first
+    line.append(view("v2", "v1", 2, 20), std::make_shared<Decide>(), 0);  // planned
+    line.append(view("v3", "v2", 3, 15), std::make_shared<Decide>(), 0);  // a settlement that came first
     EXPECT_EQ(line.governing(5)->epoch, 0U);
     EXPECT_EQ(line.governing(14)->epoch, 1U);
     EXPECT_EQ(line.governing(15)->epoch, 3U);
@@ -44,7 +44,7 @@ TEST(Line, TheYoungestViewThatHasBegunGoverns) {
 
 TEST(Line, WhatAPeerMissed) {
     Line line = trunk();
-    line.append(view("v2", "v1", 2, 20), {}, 0);
+    line.append(view("v2", "v1", 2, 20), std::make_shared<Decide>(), 0);
     EXPECT_EQ(line.since(sha256("v0"), 0, 10)->size(), 2U);
     EXPECT_EQ(line.since(sha256("v0"), 0, 1)->size(), 1U);
     EXPECT_TRUE(line.since(sha256("v2"), 2, 10)->empty());
@@ -54,9 +54,9 @@ TEST(Line, WhatAPeerMissed) {
 TEST(Line, AQuorumWinsAgainstAFork) {
     Line main = trunk();
     Line fork = trunk();
-    main.append(view("v2", "v1", 2, 20), {}, 0);
-    fork.append(view("f2", "v1", 2, 20, true), {}, 0);
-    fork.append(view("f3", "f2", 3, 40), {}, 0);
+    main.append(view("v2", "v1", 2, 20), std::make_shared<Decide>(), 0);
+    fork.append(view("f2", "v1", 2, 20, true), std::make_shared<Decide>(), 0);
+    fork.append(view("f3", "f2", 3, 40), std::make_shared<Decide>(), 0);
     EXPECT_EQ(main.meet(summary_of(fork)).outcome, Meet::win);
     EXPECT_EQ(fork.meet(summary_of(main)).outcome, Meet::lose);
 }
@@ -64,7 +64,7 @@ TEST(Line, AQuorumWinsAgainstAFork) {
 TEST(Line, AStretchIsNoFork) {
     const Line behind = trunk();
     Line ahead = trunk();
-    ahead.append(view("v2", "v1", 2, 20), {}, 0);
+    ahead.append(view("v2", "v1", 2, 20), std::make_shared<Decide>(), 0);
     EXPECT_EQ(behind.meet(summary_of(ahead)).outcome, Meet::behind);
     EXPECT_EQ(ahead.meet(summary_of(behind)).outcome, Meet::same);
 }
@@ -72,14 +72,14 @@ TEST(Line, AStretchIsNoFork) {
 TEST(Line, TwoForksCompareWhatBothFroze) {
     Line a = trunk();
     Line b = trunk();
-    a.append(view("a2", "v1", 2, 20, true), {}, 0);
-    b.append(view("b2", "v1", 2, 20, true), {}, 0);
+    a.append(view("a2", "v1", 2, 20, true), std::make_shared<Decide>(), 0);
+    b.append(view("b2", "v1", 2, 20, true), std::make_shared<Decide>(), 0);
     EXPECT_EQ(a.meet(summary_of(b)).outcome, Meet::must_freeze);
     const auto freeze = [](Line& line, const std::string& name, const std::string& parent, const std::string& other,
                            std::uint64_t samples) {
         auto next = std::make_shared<View>(*view(name, parent, 3, 30));
         next->meetings = {{.other = sha256(other), .samples = samples}};
-        line.append(next, {}, 0);
+        line.append(next, std::make_shared<Decide>(), 0);
     };
     freeze(a, "a3", "a2", "b2", 100);
     EXPECT_EQ(a.meet(summary_of(b)).outcome, Meet::other_freezes);
