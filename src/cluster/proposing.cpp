@@ -179,18 +179,20 @@ bool Member::State::may_fork(const std::set<NodeId>& missing) {
     if (CHAOS_PLANTED(fork_without_waiting)) return true;
     if (without_quorum_since == never) without_quorum_since = now;
     // Closed by their hosts: the processes are gone, there is nothing to wait for.
-    std::map<LinkId, Reason> reasons;
-    for (const auto& [key, request] : pending)
-        if (key.kind == RequestKind::link_down) reasons[key.link] = request.reason;
+    std::map<std::pair<NodeId, NodeId>, Reason> said;  // by whom, about whom
+    for (const auto& [key, request] : pending) {
+        const NodeId author = request.stamp.author.node;
+        if (key.kind == RequestKind::link_down) said[{author, key.link.other(author)}] = request.reason;
+    }
     for (const auto& [node, promise] : proposal->promises)
-        for (const DownLink& link : promise.report.down) reasons[link_between(node, link.peer)] = link.reason;
+        for (const DownLink& link : promise.report.down) said[{node, link.peer}] = link.reason;
     bool all_closed = role == Role::active;
     for (const NodeId node : missing) {
         bool seen_closed = false;
         for (const NodeId peer : tip().neighbours(node)) {
             if (missing.contains(peer)) continue;
-            const auto reason = reasons.find(link_between(node, peer));
-            if (reason != reasons.end() && reason->second == Reason::closed) {
+            const auto reason = said.find({peer, node});
+            if (reason != said.end() && reason->second == Reason::closed) {
                 seen_closed = true;
             } else if (proposal->promises.contains(peer)) {
                 all_closed = false;
