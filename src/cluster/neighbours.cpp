@@ -338,7 +338,10 @@ void Member::State::detect() {
     if (line.empty()) return;
     if (!tip().has(identity.member)) {
         // On its way out, and nobody is there any more to whom it could give its last steps.
-        if (role == Role::active && !leaving && connections.empty())
+        const bool among_members =
+            std::ranges::any_of(connections, [&](const auto& entry) { return tip().has(entry.second.member); });
+        const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
+        if (role == Role::active && !leaving && (connections.empty() || (!among_members && late)))
             exclude("view " + brief(tip().name) + " goes on without this node", false);
         return;
     }
