@@ -22,21 +22,24 @@ std::uint64_t thread_cpu_ns() {
 
 plan::SyncRequest sync_request(const View& view) {
     plan::SyncRequest request;
-    std::map<NodeId, std::uint32_t> index;
-    for (const MemberInfo& member : view.members) {
-        if (member.standing != Standing::active) continue;
-        index[member.id.node] = static_cast<std::uint32_t>(request.members.size());
-        request.members.push_back({.id = member.id.node.high ^ member.id.node.low});
+    constexpr std::uint32_t none = ~0U;
+    std::vector<std::uint32_t> index(view.members.size(), none);
+    for (std::size_t i = 0; i < view.members.size(); ++i) {
+        if (view.members[i].standing != Standing::active) continue;
+        index[i] = static_cast<std::uint32_t>(request.members.size());
+        request.members.push_back({.id = view.members[i].id.node.high ^ view.members[i].id.node.low});
     }
-    for (const LinkInfo& link : view.links) {
-        const auto a = index.find(link.id.a);
-        const auto b = index.find(link.id.b);
-        if (a == index.end() || b == index.end()) continue;
-        request.links.push_back({.a = a->second,
-                                 .b = b->second,
-                                 .a_to_b_bytes_per_s = std::uint64_t{link.figures.rate_ab} * 1000,
-                                 .b_to_a_bytes_per_s = std::uint64_t{link.figures.rate_ba} * 1000,
-                                 .delay_ns = std::uint64_t{link.figures.delay_us} * 1000});
+    for (std::uint32_t a = 0; a < view.members.size(); ++a) {
+        for (std::uint32_t at = view.first_adjacent[a]; at < view.first_adjacent[a + 1]; ++at) {
+            const auto [b, number] = view.adjacent[at];
+            if (b < a || index[a] == none || index[b] == none) continue;
+            const Figures& figures = view.links[number].figures;
+            request.links.push_back({.a = index[a],
+                                     .b = index[b],
+                                     .a_to_b_bytes_per_s = std::uint64_t{figures.rate_ab} * 1000,
+                                     .b_to_a_bytes_per_s = std::uint64_t{figures.rate_ba} * 1000,
+                                     .delay_ns = std::uint64_t{figures.delay_us} * 1000});
+        }
     }
     request.bytes = 100'000'000;
     return request;

@@ -140,9 +140,11 @@ Result<void> change_members(View& view, const Delta& delta) {
     for (const Removal& removal : delta.removals)
         if (!removed.insert(removal.node).second || view.find(removal.node) == nullptr)
             return Error{"it removes a node that is not there: " + brief(removal.node)};
-    std::erase_if(view.members, [&](const MemberInfo& member) { return removed.contains(member.id.node); });
-    std::erase_if(view.links,
-                  [&](const LinkInfo& link) { return removed.contains(link.id.a) || removed.contains(link.id.b); });
+    if (!removed.empty()) {
+        std::erase_if(view.members, [&](const MemberInfo& member) { return removed.contains(member.id.node); });
+        std::erase_if(view.links,
+                      [&](const LinkInfo& link) { return removed.contains(link.id.a) || removed.contains(link.id.b); });
+    }
     const bool founded = delta.settlement && delta.settlement->founded;
     for (const MemberInfo& added : delta.additions) {
         if (find_sorted(view.members, added.id.node, node_of) != nullptr)
@@ -170,7 +172,8 @@ Result<void> change_links(View& view, const Delta& delta) {
     std::vector<LinkId> removed;
     for (const LinkRemoval& removal : delta.link_removals) removed.push_back(removal.link);
     std::ranges::sort(removed);
-    std::erase_if(view.links, [&](const LinkInfo& link) { return std::ranges::binary_search(removed, link.id); });
+    if (!removed.empty())
+        std::erase_if(view.links, [&](const LinkInfo& link) { return std::ranges::binary_search(removed, link.id); });
     std::vector<LinkInfo> added;
     for (const LinkInfo& link : delta.link_additions) {
         if (!(link.id.a < link.id.b) || find_sorted(view.members, link.id.a, node_of) == nullptr ||
@@ -309,15 +312,19 @@ void complete(View& view) {
             view.senior = member.id.node;
         }
     }
-    // Links are sorted by their first end, so only the second needs a search.
+    // Links are sorted by their first end, so only the second needs a search, in a list as compact as can be.
+    std::vector<NodeId> nodes;
+    nodes.reserve(view.members.size());
+    for (const MemberInfo& member : view.members) nodes.push_back(member.id.node);
     std::vector<std::pair<std::uint32_t, std::uint32_t>> ends(view.links.size(), {none, none});
     view.first_adjacent.assign(view.members.size() + 1, 0);
     std::uint32_t first = 0;
     for (std::size_t i = 0; i < view.links.size(); ++i) {
         const LinkId id = view.links[i].id;
-        while (first < view.members.size() && view.members[first].id.node < id.a) ++first;
-        const std::uint32_t other = place_of(view, id.b);
-        if (first == view.members.size() || view.members[first].id.node != id.a || other == none) continue;
+        while (first < nodes.size() && nodes[first] < id.a) ++first;
+        const auto at = std::lower_bound(nodes.begin() + first, nodes.end(), id.b);
+        if (first == nodes.size() || nodes[first] != id.a || at == nodes.end() || *at != id.b) continue;
+        const auto other = static_cast<std::uint32_t>(at - nodes.begin());
         ends[i] = {first, other};
         ++view.first_adjacent[first + 1];
         ++view.first_adjacent[other + 1];
