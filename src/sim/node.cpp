@@ -224,7 +224,8 @@ void Node::tell_lies(Host to, const cluster::Message& message) {
         other.value[0] ^= 0xff;
         world_.send(host_, to, cluster::make_signed(other, member_->id(), stamp->attempt + 1, signer_));
     }
-    if ((lies & lie_forgeries) != 0 && stamp->author.node != id_)
+    // A forgery is not forged again: it would never end.
+    if ((lies & lie_forgeries) != 0 && stamp->author.node != id_ && cluster::signature_fits(message, signer_))
         if (const cluster::MessagePtr forgery = forged(message)) world_.send(host_, to, forgery);
 }
 

@@ -19,6 +19,7 @@ constexpr std::uint64_t steps_to_see = 3;
 constexpr std::uint64_t incarnations_per_life = 1 << 20;
 constexpr std::size_t max_contacts = 64;
 constexpr Host share_views_from = 64;
+constexpr std::uint64_t most_events = 20'000'000;  // fifty times what a run has
 
 }  // namespace
 
@@ -62,7 +63,8 @@ void World::run() {
     while (!done_ && !queue_.empty() && !invariants_.failure()) {
         now_ = queue_.next_at();
         Event event = queue_.pop();
-        ++statistics_.events;
+        if (++statistics_.events > most_events && setup_.hosts <= share_views_from)
+            invariants_.fail("a storm: more than " + std::to_string(most_events) + " events");
         handle(event);
         // Who has left, or was told never to come back, ends its process.
         if (Node& node = *nodes_[event.host]; node.finished && node.running()) end(event.host, false);
