@@ -92,13 +92,31 @@ void add_sim(CLI::App& program, Job& job) {
     command->add_option("--report", options->report, "Draw what happened in the run of --seed")->type_name("OUT.html");
     command->add_flag("--trace", options->trace, "Print what each node does");
     command->add_flag("--keep-going", options->keep_going, "With --seeds: print every failure, not only the first");
+    auto compare = std::make_shared<chaos::cli::CompareOptions>();
+    CLI::Option* compares = command->add_flag(
+        "--compare", compare->wanted, "Instead: how long scale-out takes by Chaos and its rivals, on the same links");
+    for (const char* other :
+         {"--seed", "--nodes", "--scenario", "--policy", "--seconds", "--report", "--trace", "--keep-going"})
+        compares->excludes(command->get_option(other));
+    command->add_option("--markdown", compare->markdown, "With --compare: write all its tables as a page")
+        ->needs(compares)
+        ->type_name("OUT.md");
     command->footer(
         "Exit code 1: an invariant was broken; what is printed replays it.\n\n"
         "Examples:\n"
         "  chaos sim --seed 7 --trace\n"
         "  chaos sim --seeds 0..2000\n"
-        "  chaos sim --seed 3 --scenario partition --policy continue --nodes 12 --report out.html\n");
-    command->callback([&job, options] {
+        "  chaos sim --seed 3 --scenario partition --policy continue --nodes 12 --report out.html\n"
+        "  chaos sim --compare --markdown docs/scale-out.md\n");
+    command->callback([&job, options, compare] {
+        if (compare->wanted) {
+            if (options->sweep) {
+                compare->first_seed = options->first_seed;
+                compare->last_seed = options->last_seed;
+            }
+            job = [compare] { return chaos::cli::compare_scale_out(*compare); };
+            return;
+        }
         job = [options]() -> Result<void> {
             const auto held = chaos::cli::simulate(*options);
             if (!held) return chaos::Error{held.error().message};

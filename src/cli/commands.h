@@ -44,4 +44,13 @@ struct SimOptions {
 // False: an invariant was broken, which was printed.
 [[nodiscard]] Result<bool> simulate(const SimOptions& options);
 
+struct CompareOptions {
+    bool wanted = false;
+    std::uint64_t first_seed = 0;
+    std::uint64_t last_seed = 31;    // one past the last
+    std::filesystem::path markdown;  // empty: print the summary only
+};
+// Scale-out by Chaos and by its rivals, simulated on the same links.
+[[nodiscard]] Result<void> compare_scale_out(const CompareOptions& options);
+
 }  // namespace chaos::cli
