@@ -49,7 +49,7 @@ bool Member::State::adopt(const DecidePtr& decision) {
         ++counters.refused;
         return false;
     }
-    const ViewPtr next = *following;
+    const ViewPtr& next = *following;
     for (const Removal& removal : delta.removals) {
         constexpr std::size_t lost_kept = 64;
         const MemberInfo* member = tip().find(removal.node);
@@ -93,6 +93,7 @@ void Member::State::after_adoption() {
     if (role == Role::returning && !listed) {
         if (me == nullptr) {
             std::vector<Candidate> contacts;
+            contacts.reserve(view.members.size());
             for (const MemberInfo& member : view.members)
                 contacts.push_back({.node = member.id.node, .address = member.address});
             note("the cluster went on without this node's earlier life; it joins anew");

@@ -249,7 +249,6 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
         case Meet::behind:
             return send(from, make_message(CatchUp{.view = tip().name, .epoch = tip().epoch}));
         case Meet::win:
-            return send_summary(from);
         case Meet::other_freezes:
             return send_summary(from);
         case Meet::must_freeze: {

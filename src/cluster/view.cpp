@@ -170,6 +170,7 @@ Result<void> change_members(View& view, const Delta& delta) {
 
 Result<void> change_links(View& view, const Delta& delta) {
     std::vector<LinkId> removed;
+    removed.reserve(delta.link_removals.size());
     for (const LinkRemoval& removal : delta.link_removals) removed.push_back(removal.link);
     std::ranges::sort(removed);
     if (!removed.empty())
