@@ -93,13 +93,9 @@ void add_sim(CLI::App& program, Job& job) {
     command->add_flag("--trace", options->trace, "Print what each node does");
     command->add_flag("--keep-going", options->keep_going, "With --seeds: print every failure, not only the first");
     auto compare = std::make_shared<chaos::cli::CompareOptions>();
-    CLI::Option* compares = command->add_flag(
-        "--compare", compare->wanted, "Instead: how long scale-out takes by Chaos and its rivals, on the same links");
-    for (const char* other :
-         {"--seed", "--nodes", "--scenario", "--policy", "--seconds", "--report", "--trace", "--keep-going"})
-        compares->excludes(command->get_option(other));
+    command->add_flag("--compare", compare->wanted,
+                      "Instead: how long scale-out takes by Chaos and its rivals, on the same links");
     command->add_option("--markdown", compare->markdown, "With --compare: write all its tables as a page")
-        ->needs(compares)
         ->type_name("OUT.md");
     command->footer(
         "Exit code 1: an invariant was broken; what is printed replays it.\n\n"
@@ -108,8 +104,14 @@ void add_sim(CLI::App& program, Job& job) {
         "  chaos sim --seeds 0..2000\n"
         "  chaos sim --seed 3 --scenario partition --policy continue --nodes 12 --report out.html\n"
         "  chaos sim --compare --markdown docs/scale-out.md\n");
-    command->callback([&job, options, compare] {
+    command->callback([&job, command, options, compare] {
+        if (!compare->wanted && !compare->markdown.empty())
+            throw CLI::ValidationError("--markdown", "is the page that --compare makes");
         if (compare->wanted) {
+            for (const CLI::Option* option : command->get_options())
+                if (const std::string& name = option->get_name();
+                    option->count() > 0 && name != "--compare" && name != "--seeds" && name != "--markdown")
+                    throw CLI::ValidationError(name, "means nothing with --compare");
             if (options->sweep) {
                 compare->first_seed = options->first_seed;
                 compare->last_seed = options->last_seed;

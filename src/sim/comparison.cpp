@@ -89,7 +89,6 @@ std::string table_line(std::string_view first, const ComparedSetting& setting, R
 // Over the models, of one card and size.
 ComparedSetting over_models(const Comparison& comparison, std::uint64_t card, Host members) {
     ComparedSetting sum;
-    std::vector<Time> limits;
     for (std::size_t i = 0; i < all_strategies.size(); ++i) {
         Samples calm;
         Samples struck;
@@ -212,8 +211,11 @@ constexpr std::string_view short_text =
     R"(
 ## Where this falls short
 
-The sync plan and the shards' plan are the real ones; the protocol around them is counted in round trips, not run (the other scenarios of `chaos sim` run it). The hops of an exchange advance in step, as one fluid. A member that waits for
-a step's end could compute something else; that is not credited to anybody. The time of a step's computation is an assumption: with longer steps, strategies that wait for a step's end do so longer, and results take less of the joiner's card.
+- On cards of 1 Gbit/s a joiner waits longer with Chaos than with Elan before it contributes: results share its card, and it goes along for one step with share 0. What it gains is that nobody else waits.
+- With a failure Chaos's delay can be shorter than without: while the members redo a step, no result is sent to the joiner. The redone step is in the members' idle time.
+- The sync plan and the shard plan are the real ones; the protocol around them is counted in round trips, not run (the other scenarios of `chaos sim` run it). Shards have 256 KiB, and the shard plan is given link rates that together just fill the joiner's card.
+- The hops of an exchange advance together, as one fluid. A member that stands still could compute something else; that is credited to nobody.
+- A step's computation of 1 s is an assumption. With longer steps, strategies that wait for a step's end do so longer, and results take less of the joiner's card; with shorter ones the other way round.
 )";
 
 }  // namespace

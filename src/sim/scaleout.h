@@ -54,7 +54,7 @@ inline constexpr std::array all_strategies = {Strategy::rolling,
 // What a step of the members is made of.
 struct Rhythm {
     Time compute = 0;
-    Bundle exchange;          // what the links carry per step
+    Bundle exchange;          // what the links carry per step; no bytes: a member alone
     Time fill = 0;            // of the exchange's pipelines: delays and first chunks
     Time exchange_alone = 0;  // the exchange with nothing else on the wires, fill included
 

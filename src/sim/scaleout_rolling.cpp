@@ -289,8 +289,13 @@ private:
     void begin_exchange() {
         phase_ = Phase::exchanging;
         phase_ends_ = never;
-        // With a member dead that nobody misses yet it gets nowhere.
-        if (noticed_at_ == never) exchange_ = flows_.start(rhythm_.exchange);
+        if (noticed_at_ != never) return;  // a member is dead that nobody misses yet: it gets nowhere
+        if (rhythm_.exchange.bytes > 0) {
+            exchange_ = flows_.start(rhythm_.exchange);
+        } else {  // a member alone
+            phase_ = Phase::filling;
+            phase_ends_ = now();
+        }
     }
 
     void on_phase_end() {
