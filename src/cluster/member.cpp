@@ -217,6 +217,7 @@ void Member::State::tick() {
         beat_at = now + options.heartbeat;
         ticked_at = now;
         detect();
+        if (gone) return;
         send_heartbeats();
         keep_connections();
         repeat_own();

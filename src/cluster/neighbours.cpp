@@ -93,12 +93,14 @@ void Member::State::on_hello(NodeId from, const Hello& hello) {
     connection.epoch = hello.epoch;
     connection.needed_at = now;
     if (!line.empty()) {
-        // A new life of a member: the old one is dead.
         const MemberInfo* known = tip().find(from);
-        if (known != nullptr && known->id.incarnation < hello.member.incarnation) lose_link(from, Reason::closed);
-        if (known != nullptr && known->id == hello.member && tip().find(link_between(self(), from)) != nullptr &&
-            tip().has(identity.member))
+        const bool linked = tip().find(link_between(self(), from)) != nullptr && tip().has(identity.member);
+        if (known != nullptr && known->id.incarnation < hello.member.incarnation) {
+            lose_link(from, Reason::closed);  // a new life of a member: the old one is dead
+        } else if (known != nullptr && known->id == hello.member && linked) {
             regain_link(from);
+        }
+        if (gone || !connections.contains(from)) return;
     }
     if (hello.epoch > 0 || hello.founder != Name{}) compare_lines(from, hello.view, hello.epoch);
     if (const auto wanted = wanted_links.find(from); wanted != wanted_links.end())
@@ -331,6 +333,7 @@ void Member::State::detect() {
     for (const auto& [peer, connection] : connections)
         if (now - connection.last_heard > options.detect) silent.push_back(peer);
     for (const NodeId peer : silent) {
+        if (!connections.contains(peer)) continue;
         drop(peer, "nothing was heard");
         lose_link(peer, Reason::silent);
     }
@@ -344,17 +347,21 @@ void Member::State::detect() {
             exclude("view " + brief(tip().name) + " goes on without this node", false);
         return;
     }
-    // Links of the view that have no connection: dial, and give up in time.
-    for (const NodeId peer : tip().neighbours(self())) {
+    // Links of the view that have no connection: dial, and give up in time. Saying so may at once lead to the next
+    // view.
+    const ViewPtr before = line.tip();
+    for (const NodeId peer : before->neighbours(self())) {
+        if (line.empty() || line.tip() != before) return;
         if (const auto at = connections.find(peer); at != connections.end()) {
             // Another life of that node: the member is dead.
-            if (at->second.greeted && at->second.member > tip().find(peer)->id) lose_link(peer, Reason::closed);
+            if (at->second.greeted && at->second.member > before->find(peer)->id) lose_link(peer, Reason::closed);
             continue;
         }
         const auto [since, fresh] = missing_since.emplace(peer, now);
-        if (fresh) dial(peer, tip().find(peer)->address);
+        if (fresh) dial(peer, before->find(peer)->address);
         if (now - since->second > options.detect) lose_link(peer, Reason::silent);
     }
+    if (line.empty() || line.tip() != before) return;
     const std::vector<NodeId> around = tip().neighbours(self());
     if (role == Role::syncing && std::ranges::all_of(around, [&](NodeId peer) {
             const auto since = missing_since.find(peer);
@@ -456,6 +463,7 @@ void Member::State::repair_overlay() {
 
 // To every neighbour that takes part in our line, but the one it came from.
 void Member::State::flood(const MessagePtr& message, NodeId except) {
+    if (line.empty()) return;
     const ViewPtr governing = line.governing(applied);
     for (const auto& [peer, connection] : connections) {
         if (peer == except || !connection.greeted) continue;
