@@ -13,6 +13,8 @@ constexpr std::array<std::uint64_t, 2> cards_bytes_per_s = {125'000'000, 1'250'0
 constexpr std::array<Host, 5> sizes = {4, 8, 16, 32, 64};
 constexpr std::array<Host, 2> crowd_sizes = {8, 32};
 constexpr std::array<Host, 3> crowds = {1, 4, 8};
+constexpr Host rhythm_size = 16;
+constexpr std::array<Time, 3> computes = {100 * millisecond, 1 * second, 10 * second};
 
 template <class T>
 T median(std::vector<T> values) {
@@ -168,6 +170,19 @@ std::string crowd_tables(const Comparison& comparison) {
            "\n### Idle time of all joiners, node-seconds\n\n" + table(read_joiners_idle);
 }
 
+std::string rhythm_tables(const Comparison& comparison) {
+    const auto table = [&](Reading reading) {
+        std::string text = table_head("cards, model, computation per step");
+        for (const ComparedSetting& setting : comparison.rhythms)
+            text += table_line(card_name(setting.card_bytes_per_s) + ", " + std::string(setting.model) + ", " +
+                                   seconds(setting.compute) + " s",
+                               setting, reading);
+        return text;
+    };
+    return "\n### Scale-out delay / limit\n\n" + table(read_ratio) + "\n### Idle time of members, node-seconds\n\n" +
+           table(read_members_idle) + "\n### Idle time of the joiner, seconds\n\n" + table(read_joiners_idle);
+}
+
 constexpr std::string_view introduction =
     R"(This page compares how long a joiner waits for the state, and how long everybody else waits for it, when Chaos or one of its rivals scales out. It comes out of a simulation (`src/sim/scaleout.h`), not out of measurements, and **nothing here reproduces
 the tables of the Chaos paper**: its body was not available to us. What is taken from its abstract and prototype are the six models and the links of 100-1000 Mbit/s. Figures are for comparing strategies with each other and with the limit, on
@@ -215,7 +230,8 @@ constexpr std::string_view short_text =
 - With a failure Chaos's delay can be shorter than without: while the members redo a step, no result is sent to the joiner. The redone step is in the members' idle time.
 - The sync plan and the shard plan are the real ones; the protocol around them is counted in round trips, not run (the other scenarios of `chaos sim` run it). Shards have 256 KiB, and the shard plan is given link rates that together just fill the joiner's card.
 - The hops of an exchange advance together, as one fluid. A member that stands still could compute something else; that is credited to nobody.
-- A step's computation of 1 s is an assumption. With longer steps, strategies that wait for a step's end do so longer, and results take less of the joiner's card; with shorter ones the other way round.
+- A step's computation of 1 s is an assumption; the last tables vary it. With long steps torchft's copy hides behind the computation, so its members idle as little as ours, or less
+  when a donor fails (it drops the lost member's samples of that step, we compute them again), and our joiner waits longest for its first step: for the step's end and then one step with share 0.
 )";
 
 }  // namespace
@@ -242,6 +258,7 @@ ComparedSetting compare_setting(const Draw& draw, const Model& model, std::uint6
     compared.model = model.name;
     compared.members = draw.members;
     compared.joiners = draw.joiners;
+    compared.compute = draw.compute;
     compared.limit = median(limits);
     for (const Samples& samples : calm) compared.calm.push_back(samples.medians());
     if (draw.joiners == 1)
@@ -262,6 +279,10 @@ Comparison compare(std::uint64_t first_seed, std::uint64_t last_seed) {
                     compare_setting({.members = members, .card_bytes_per_s = card}, model, first_seed, last_seed));
         for (const Model& model : models) {
             if (model.name != "ResNet50" && model.name != "VGG16") continue;
+            for (const Time compute : computes)
+                comparison.rhythms.push_back(
+                    compare_setting({.members = rhythm_size, .card_bytes_per_s = card, .compute = compute}, model,
+                                    first_seed, last_seed));
             for (const Host members : crowd_sizes) {
                 for (const Host joiners : crowds) {
                     comparison.crowds.push_back(
@@ -310,6 +331,8 @@ std::string page_of(const Comparison& comparison) {
     for (const std::uint64_t card : cards_bytes_per_s) text += details(comparison, card);
     text += "\n## Several joiners at once\n\nNo failure here.\n";
     text += crowd_tables(comparison);
+    text += "\n## Steps of other lengths\n\nOne joiner, " + std::to_string(rhythm_size) + " neighbours.\n";
+    text += rhythm_tables(comparison);
     return text;
 }
 

@@ -24,6 +24,7 @@ struct ComparedSetting {
     std::string_view model;
     Host members = 0;
     Host joiners = 0;
+    Time compute = 0;
     Time limit = 0;
     std::vector<Figures> calm;    // by strategy, in the order of all_strategies
     std::vector<Figures> struck;  // the same with the most important donor dying in mid-transfer
@@ -31,9 +32,10 @@ struct ComparedSetting {
 
 struct Comparison {
     std::uint64_t first_seed = 0;
-    std::uint64_t last_seed = 0;          // one past
-    std::vector<ComparedSetting> joins;   // one joiner: cards x models x sizes
-    std::vector<ComparedSetting> crowds;  // several at once: a smaller grid
+    std::uint64_t last_seed = 0;           // one past
+    std::vector<ComparedSetting> joins;    // one joiner: cards x models x sizes
+    std::vector<ComparedSetting> crowds;   // several at once: a smaller grid
+    std::vector<ComparedSetting> rhythms;  // steps of other lengths: a smaller grid
 };
 
 [[nodiscard]] ComparedSetting compare_setting(const Draw& draw, const Model& model, std::uint64_t first_seed,

@@ -17,7 +17,6 @@ constexpr std::uint64_t rate_min_megabit = 100;
 constexpr std::uint64_t rate_max_megabit = 1000;
 constexpr Time delay_min = 1 * millisecond;
 constexpr Time delay_max = 20 * millisecond;
-constexpr Time compute_per_step = 1 * second;
 constexpr std::uint64_t store_card_bytes_per_s = 1'250'000'000;
 
 enum Stream : std::uint64_t { rates = 1, delays, phase };
@@ -89,7 +88,7 @@ Setting draw_setting(const Draw& draw, const Model& model) {
         setting.variables.insert(setting.variables.end(), model.variables.begin(), model.variables.end());
     setting.result_bytes = model.bytes();
     setting.state_bytes = model.bytes() * copies_in_state;
-    setting.rhythm = plan_rhythm(setting, compute_per_step);
+    setting.rhythm = plan_rhythm(setting, draw.compute);
     setting.requested_at = setting.rhythm.step() / 1000 * static_cast<Time>(random_bits(draw.seed, phase, 0) % 1000);
     return setting;
 }

@@ -84,6 +84,7 @@ struct Draw {  // what a setting is drawn from
     Host members = 4;
     Host joiners = 1;
     std::uint64_t card_bytes_per_s = 125'000'000;
+    Time compute = 1 * second;  // per step
 };
 // Rates and delays depend on the seed and the pair of hosts alone: a larger cluster contains the smaller one, and every
 // model meets the same links.
