@@ -8,7 +8,13 @@ namespace chaos::cluster {
 
 bool Member::State::on_decide(const DecidePtr& decide) {
     const Delta& delta = decide->delta;
-    if (delta.parent != tip().name && !(CHAOS_PLANTED(stale_epoch_accepted) && delta.epoch == tip().epoch)) {
+    if (delta.parent != tip().name) {
+        if (CHAOS_PLANTED(stale_epoch_accepted) && delta.epoch <= tip().epoch) {
+            Decide again = *decide;
+            again.delta.parent = tip().name;
+            again.delta.epoch = tip().epoch + 1;
+            return adopt(std::make_shared<Decide>(std::move(again)));
+        }
         ++counters.stale;
         return false;
     }
@@ -63,7 +69,8 @@ bool Member::State::adopt(const DecidePtr& decision) {
     round_zero_used = false;
     highest_round = 0;
     propose_at = without_quorum_since = never;
-    votes_seen.clear();
+    // Votes may still be on their way to a proposer that had enough without them.
+    std::erase_if(votes_seen, [&](const auto& entry) { return entry.first.first != next->parent; });
     accepts_seen.clear();
     voted.reset();
     act(Adopted{next});

@@ -143,8 +143,9 @@ void Member::State::prune_pending() {
 
 void Member::State::watch_votes(const MessagePtr& message) {
     const auto& vote = std::get<Accepted>(message->body);
-    if (line.empty() || vote.parent != tip().name || vote.value == Name{}) return;
-    const auto [entry, fresh] = votes_seen.try_emplace(vote.stamp.author.node, message);
+    if (line.empty() || vote.value == Name{}) return;
+    if (vote.parent != tip().name && vote.parent != tip().parent) return;
+    const auto [entry, fresh] = votes_seen.try_emplace({vote.parent, vote.stamp.author.node}, message);
     if (fresh) return;
     const auto& before = std::get<Accepted>(entry->second->body);
     if (before.ballot == vote.ballot && before.value != vote.value) return accuse(entry->second, message);

@@ -150,10 +150,10 @@ struct Member::State {
     Pending pending;
     std::map<RequestKey, Own> own;
     std::map<RequestKey, Nanoseconds> pending_since;
-    std::map<NodeId, MessagePtr> votes_seen;    // Accepted messages on what follows the tip
-    std::map<Ballot, MessagePtr> accepts_seen;  // likewise
-    std::vector<Received> early;                // about a view we have not heard of yet
-    ViewPtr voted;                              // the view last voted for, as it would be
+    std::map<std::pair<Name, NodeId>, MessagePtr> votes_seen;  // Accepted messages on what follows the tip
+    std::map<Ballot, MessagePtr> accepts_seen;                 // likewise
+    std::vector<Received> early;                               // about a view we have not heard of yet
+    ViewPtr voted;                                             // the view last voted for, as it would be
 
     State(const Options& o, Identity i, const Signer& s) : options(o), identity(std::move(i)), signer(s) {}
 

@@ -21,8 +21,8 @@ public:
     void on_ask(cluster::NodeId from, const FollowAsk& ask);
     void on_ask(cluster::NodeId from, const ResultAsk& ask);
 
-    void applied(std::uint64_t step);      // answers those who waited for it
-    void stable(std::uint64_t count);      // streams to those who follow
+    void applied(std::uint64_t step);         // answers those who waited for it
+    void stable(std::uint64_t count);         // streams to those who follow
     void adopted(const cluster::View& view);  // who is no joiner any more is not followed up
     void forget(cluster::NodeId peer);
     void clear();

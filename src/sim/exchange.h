@@ -1,5 +1,5 @@
-// One all-reduce: partial sums go up each tree of the plan, in child order, and the result comes down, relayed verbatim.
-// Every message says which view, step, plan and tree it belongs to.
+// One all-reduce: partial sums go up each tree of the plan, in child order, and the result comes down, relayed
+// verbatim. Every message says which view, step, plan and tree it belongs to.
 #pragma once
 
 #include "cluster/view.h"
@@ -30,7 +30,7 @@ public:
     [[nodiscard]] Gradient result() const;  // once complete
 
 private:
-    struct Branch {  // this node's place in one tree
+    struct Branch {                 // this node's place in one tree
         std::vector<BulkPtr> sums;  // of the children, in their order
         BulkPtr said;               // the sum that went up
         BulkPtr result;

@@ -24,31 +24,56 @@ std::string what(const Fault& f) {
     const std::string b = node(f.other);
     const std::string value = std::to_string(f.value);
     switch (f.kind) {
-        case FaultKind::crash: return a + " crashes";
-        case FaultKind::power_loss: return a + " loses power";
-        case FaultKind::restart: return a + " restarts";
-        case FaultKind::restart_blank: return a + " restarts with an empty disk";
-        case FaultKind::freeze: return a + " freezes";
-        case FaultKind::thaw: return a + " thaws";
-        case FaultKind::cut: return a + " and " + b + " are cut off from each other";
-        case FaultKind::cut_one_way: return "nothing passes from " + a + " to " + b;
-        case FaultKind::mend: return "the path between " + a + " and " + b + " is mended";
-        case FaultKind::partition: return "the network is divided (mask " + value + ")";
-        case FaultKind::heal: return "the network heals";
-        case FaultKind::slow: return a + " is " + value + " times slower";
-        case FaultKind::drift: return a + "'s clock drifts by " + std::to_string(static_cast<std::int64_t>(f.value) - 1000) + " ppm";
-        case FaultKind::corrupt: return a + " sends " + value + " ppm corrupted messages";
-        case FaultKind::lossy: return "paths lose, double and reorder " + value + " ppm each";
-        case FaultKind::lie: return a + " " + lies_of(f.value);
-        case FaultKind::join: return a + " joins";
-        case FaultKind::leave: return a + " leaves";
-        case FaultKind::connect: return a + " asks for a link with " + b;
-        case FaultKind::disconnect: return a + " drops its link with " + b;
-        case FaultKind::admit: return a + " admits institution " + value;
-        case FaultKind::remove: return a + " removes institution " + value;
-        case FaultKind::revoke: return a + " revokes " + b;
-        case FaultKind::all_down: return f.value == 0 ? "everybody crashes" : "everybody loses power";
-        case FaultKind::all_up: return "everybody restarts";
+        case FaultKind::crash:
+            return a + " crashes";
+        case FaultKind::power_loss:
+            return a + " loses power";
+        case FaultKind::restart:
+            return a + " restarts";
+        case FaultKind::restart_blank:
+            return a + " restarts with an empty disk";
+        case FaultKind::freeze:
+            return a + " freezes";
+        case FaultKind::thaw:
+            return a + " thaws";
+        case FaultKind::cut:
+            return a + " and " + b + " are cut off from each other";
+        case FaultKind::cut_one_way:
+            return "nothing passes from " + a + " to " + b;
+        case FaultKind::mend:
+            return "the path between " + a + " and " + b + " is mended";
+        case FaultKind::partition:
+            return "the network is divided (mask " + value + ")";
+        case FaultKind::heal:
+            return "the network heals";
+        case FaultKind::slow:
+            return a + " is " + value + " times slower";
+        case FaultKind::drift:
+            return a + "'s clock drifts by " + std::to_string(static_cast<std::int64_t>(f.value) - 1000) + " ppm";
+        case FaultKind::corrupt:
+            return a + " sends " + value + " ppm corrupted messages";
+        case FaultKind::lossy:
+            return "paths lose, double and reorder " + value + " ppm each";
+        case FaultKind::lie:
+            return a + " " + lies_of(f.value);
+        case FaultKind::join:
+            return a + " joins";
+        case FaultKind::leave:
+            return a + " leaves";
+        case FaultKind::connect:
+            return a + " asks for a link with " + b;
+        case FaultKind::disconnect:
+            return a + " drops its link with " + b;
+        case FaultKind::admit:
+            return a + " admits institution " + value;
+        case FaultKind::remove:
+            return a + " removes institution " + value;
+        case FaultKind::revoke:
+            return a + " revokes " + b;
+        case FaultKind::all_down:
+            return f.value == 0 ? "everybody crashes" : "everybody loses power";
+        case FaultKind::all_up:
+            return "everybody restarts";
     }
     return "";
 }

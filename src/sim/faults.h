@@ -11,29 +11,29 @@
 namespace chaos::sim {
 
 enum class FaultKind : std::uint8_t {
-    crash,         // the process ends; its host closes the connections
-    power_loss,    // the host is gone without a sign
-    restart,       // of a process that is down, with its disk
-    restart_blank, // its disk is lost
-    freeze,        // the process stands still, its connections stay
+    crash,          // the process ends; its host closes the connections
+    power_loss,     // the host is gone without a sign
+    restart,        // of a process that is down, with its disk
+    restart_blank,  // its disk is lost
+    freeze,         // the process stands still, its connections stay
     thaw,
-    cut,           // nothing passes between host and other
-    cut_one_way,   // nothing passes from host to other
+    cut,          // nothing passes between host and other
+    cut_one_way,  // nothing passes from host to other
     mend,
-    partition,     // hosts are in two groups: bit h of value says in which
-    heal,          // cuts and partitions end
-    slow,          // computes and handles messages `value` times slower
-    drift,         // the clock runs `value` - 1000 ppm fast
-    corrupt,       // of the messages it sends, `value` ppm have a byte flipped
-    lossy,         // on all paths `value` ppm are lost, doubled and overtaken each
-    lie,           // in the ways of `value`, see Lies
-    join,          // a new node
+    partition,  // hosts are in two groups: bit h of value says in which
+    heal,       // cuts and partitions end
+    slow,       // computes and handles messages `value` times slower
+    drift,      // the clock runs `value` - 1000 ppm fast
+    corrupt,    // of the messages it sends, `value` ppm have a byte flipped
+    lossy,      // on all paths `value` ppm are lost, doubled and overtaken each
+    lie,        // in the ways of `value`, see Lies
+    join,       // a new node
     leave,
-    connect,       // a link of host and other is asked for
+    connect,  // a link of host and other is asked for
     disconnect,
-    admit,         // the institution number `value`
+    admit,  // the institution number `value`
     remove,
-    revoke,        // host asks that `other` never comes back
+    revoke,  // host asks that `other` never comes back
     all_down,
     all_up,
 };

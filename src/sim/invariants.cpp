@@ -100,8 +100,8 @@ void Invariants::first_commit(Known& known, std::uint64_t step) {
             return fail("I2: step " + std::to_string(step) + " is committed under " + known.label +
                         ", but it was stable under " + before->label);
     if (known.first_after < step)
-        return fail("I2: step " + std::to_string(step) + " is committed under " + known.label +
-                    ", but step " + std::to_string(known.first_after) + " was done again by a later view");
+        return fail("I2: step " + std::to_string(step) + " is committed under " + known.label + ", but step " +
+                    std::to_string(known.first_after) + " was done again by a later view");
     // Everybody contributed to this step, so everybody has applied those before.
     known.stable = std::max(known.stable, step);
     if (!known.founded)

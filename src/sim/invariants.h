@@ -52,10 +52,10 @@ private:
         Known* parent = nullptr;
         bool fork_line = false;  // it, or a view before it, is a fork
         bool founded = false;
-        const Known* decided_child = nullptr;   // by a quorum
+        const Known* decided_child = nullptr;    // by a quorum
         const Known* committed_child = nullptr;  // under it, or what follows it, steps were committed
         bool committed = false;
-        std::uint64_t stable = 0;                // the steps that all its members were proven to have applied
+        std::uint64_t stable = 0;                       // the steps that all its members were proven to have applied
         std::uint64_t first_after = ~std::uint64_t{0};  // the earliest step that a descendant committed
         std::uint64_t number = 0;
         std::string label;
@@ -72,8 +72,8 @@ private:
     std::optional<std::string> failure_;
     std::unordered_map<cluster::Name, Known, cluster::HashName> views_;
     std::vector<Known*> order_;
-    std::unordered_map<std::uint64_t, Committed> commits_;       // by (view, step)
-    std::unordered_map<std::uint64_t, std::uint64_t> states_;    // by lineage
+    std::unordered_map<std::uint64_t, Committed> commits_;     // by (view, step)
+    std::unordered_map<std::uint64_t, std::uint64_t> states_;  // by lineage
     cluster::ViewPtr youngest_;
     std::uint64_t committed_steps_ = 0;
     std::uint64_t forks_ = 0;

@@ -37,9 +37,8 @@ void Joiner::stop() {
 }
 
 void Joiner::change_donors(std::vector<NodeId> donors) {
-    std::erase_if(donors_, [&](const DonorState& d) {
-        return std::find(donors.begin(), donors.end(), d.node) == donors.end();
-    });
+    std::erase_if(donors_,
+                  [&](const DonorState& d) { return std::find(donors.begin(), donors.end(), d.node) == donors.end(); });
     for (const NodeId node : donors) {
         if (find(node) != nullptr) continue;
         donors_.push_back({.node = node});
@@ -48,7 +47,8 @@ void Joiner::change_donors(std::vector<NodeId> donors) {
 }
 
 Joiner::DonorState* Joiner::find(NodeId node) {
-    const auto found = std::find_if(donors_.begin(), donors_.end(), [&](const DonorState& d) { return d.node == node; });
+    const auto found =
+        std::find_if(donors_.begin(), donors_.end(), [&](const DonorState& d) { return d.node == node; });
     return found == donors_.end() ? nullptr : &*found;
 }
 
@@ -73,7 +73,8 @@ std::int32_t Joiner::next_shard_for(const DonorState& donor) const {
     for (std::uint32_t shard = 0; shard < shards_.size(); ++shard) {
         if (shards_[shard].present) continue;
         const auto index = static_cast<std::int32_t>(shard);
-        const auto asked = std::find_if(donors_.begin(), donors_.end(), [&](const DonorState& d) { return d.asked == index; });
+        const auto asked =
+            std::find_if(donors_.begin(), donors_.end(), [&](const DonorState& d) { return d.asked == index; });
         if (asked == donors_.end()) return index;
         if (asked->node != donor.node && edge_.now() - asked->asked_at > shard_patience) slow = index;
     }
@@ -85,8 +86,8 @@ void Joiner::ask_donor(DonorState& donor) {
     donor.asked = next_shard_for(donor);
     donor.asked_at = edge_.now();
     if (donor.asked >= 0)
-        edge_.send(donor.node, std::make_shared<const Bulk>(
-                                   Bulk{ShardAsk{sync_, static_cast<std::uint32_t>(donor.asked)}, 64}));
+        edge_.send(donor.node,
+                   std::make_shared<const Bulk>(Bulk{ShardAsk{sync_, static_cast<std::uint32_t>(donor.asked)}, 64}));
 }
 
 void Joiner::on_data(NodeId from, const ShardData& data) {
@@ -136,9 +137,8 @@ void Joiner::advance() {
                                         [&](const ShardState& s) { return s.present && s.applied == step; });
         if (needed) fit_in(*result, step);
     }
-    complete_ = std::all_of(shards_.begin(), shards_.end(), [&](const ShardState& s) {
-        return s.present && s.applied == shards_.front().applied;
-    });
+    complete_ = std::all_of(shards_.begin(), shards_.end(),
+                            [&](const ShardState& s) { return s.present && s.applied == shards_.front().applied; });
     if (!complete_) return;
     level_ = shards_.front().applied;
     Stage& stage = stages_[level_];
@@ -156,8 +156,8 @@ void Joiner::compare(std::uint64_t applied) {
         if (donor.follows) ++donors;
     const Digest own = root_of(stage.own);
     for (const Vote& vote : stage.votes) {
-        const auto same = static_cast<std::size_t>(std::count_if(
-            stage.votes.begin(), stage.votes.end(), [&](const Vote& v) { return v.root == vote.root; }));
+        const auto same = static_cast<std::size_t>(
+            std::count_if(stage.votes.begin(), stage.votes.end(), [&](const Vote& v) { return v.root == vote.root; }));
         if (2 * same <= donors) continue;
         for (const Vote& other : stage.votes)
             if (other.root != vote.root) edge_.note(brief(other.donor) + " names a wrong root of the state");
@@ -213,9 +213,12 @@ std::optional<Snapshot> Joiner::take_verified() {
     const auto stage = stages_.find(level_);
     // The label of this step may come a little after the result that led to it.
     Digest lineage{};
-    if (const auto last = results_.find(level_ - 1); level_ > 0 && last != results_.end()) lineage = last->second->lineage;
-    else if (stage != stages_.end() && !stage->second.votes.empty()) lineage = stage->second.lineage;
-    else return std::nullopt;
+    if (const auto last = results_.find(level_ - 1); level_ > 0 && last != results_.end())
+        lineage = last->second->lineage;
+    else if (stage != stages_.end() && !stage->second.votes.empty())
+        lineage = stage->second.lineage;
+    else
+        return std::nullopt;
     taken_ = true;
     return Snapshot{.applied = level_, .lineage = lineage, .floats = floats_};
 }

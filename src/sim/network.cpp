@@ -49,14 +49,16 @@ Arrivals Network::send(std::uint32_t path, Time now, bool surely) {
     if (!passes(p.from, p.to)) return {};
     const std::uint64_t key = std::uint64_t{p.from} << 32 | p.to;
     const std::uint64_t bits = random_bits(seed_, key, number);
-    const Time jitter = ranges_.jitter > 0 ? static_cast<Time>((bits >> 32) % static_cast<std::uint64_t>(ranges_.jitter)) : 0;
+    const Time jitter =
+        ranges_.jitter > 0 ? static_cast<Time>((bits >> 32) % static_cast<std::uint64_t>(ranges_.jitter)) : 0;
     Arrivals arrivals;
     arrivals.first = std::max(now + p.delay + jitter, p.last_arrival + 1);
     if (!surely && ranges_.loss_ppm + ranges_.duplicate_ppm + ranges_.reorder_ppm > 0) {
         std::uint64_t luck = (bits & 0xffffffff) % 1'000'000;
         if (luck < ranges_.loss_ppm) return {};
         luck -= ranges_.loss_ppm;
-        const auto later = static_cast<Time>(random_bits(bits, 1, number) % static_cast<std::uint64_t>(4 * p.delay + 1));
+        const auto later =
+            static_cast<Time>(random_bits(bits, 1, number) % static_cast<std::uint64_t>(4 * p.delay + 1));
         if (luck < ranges_.duplicate_ppm) {
             arrivals.second = arrivals.first + later;
         } else if (luck - ranges_.duplicate_ppm < ranges_.reorder_ppm) {

@@ -34,8 +34,8 @@ struct Path {
     Host to = 0;
     Time delay = 0;
     std::uint64_t rate = 0;
-    Time bulk_free_at = 0;      // when the bulk lane has sent what it was given
-    Time last_arrival = 0;      // of the small messages: they stay in order
+    Time bulk_free_at = 0;       // when the bulk lane has sent what it was given
+    Time last_arrival = 0;       // of the small messages: they stay in order
     std::uint64_t messages = 0;  // sent so far: numbers the random draws
 };
 
@@ -67,7 +67,9 @@ public:
     void worsen(std::uint32_t loss_ppm, std::uint32_t duplicate_ppm, std::uint32_t reorder_ppm);
     // Whether the next message from `from` has a byte flipped; drawn per message.
     void set_corruption(Host from, std::uint32_t ppm) { corruption_ppm_[from] = ppm; }
-    [[nodiscard]] bool corrupts(Host from, std::uint64_t draw) const { return draw % 1'000'000 < corruption_ppm_[from]; }
+    [[nodiscard]] bool corrupts(Host from, std::uint64_t draw) const {
+        return draw % 1'000'000 < corruption_ppm_[from];
+    }
 
 private:
     std::uint64_t seed_;
@@ -83,10 +85,10 @@ private:
 // A connection between two processes. Each end knows only its own side: after a cut or a power failure one end may
 // believe in a connection that the other has forgotten.
 struct Connection {
-    Host host[2] = {0, 0};            // who dialled, who answered
-    std::uint64_t life[2] = {0, 0};   // of the processes
-    std::uint32_t path[2] = {0, 0};   // from host[0], from host[1]
-    bool up[2] = {false, false};      // as each end believes
+    Host host[2] = {0, 0};           // who dialled, who answered
+    std::uint64_t life[2] = {0, 0};  // of the processes
+    std::uint32_t path[2] = {0, 0};  // from host[0], from host[1]
+    bool up[2] = {false, false};     // as each end believes
 
     [[nodiscard]] int side_of(Host h) const { return host[0] == h ? 0 : 1; }
 };

@@ -28,7 +28,8 @@ std::uint64_t thread_cpu_ns() {
 Node::Node(World& world, Host host)
     : world_(world), host_(host), id_(node_of(world.setup().seed, host)), signer_(world.setup().seed, host) {
     const std::uint64_t bits = random_bits(world.setup().seed, 0x636c6f636b, host);
-    clock = Clock(0, static_cast<Time>(bits % 1'000'000) * millisecond, static_cast<std::int64_t>(bits >> 32) % 100 - 50);
+    clock =
+        Clock(0, static_cast<Time>(bits % 1'000'000) * millisecond, static_cast<std::int64_t>(bits >> 32) % 100 - 50);
 }
 
 void Node::boot(bool founds) {
@@ -43,13 +44,15 @@ void Node::boot(bool founds) {
     stable_seen_ = 0;
     stopped_at = -1;
     busy_until = 0;
-    trainer_.emplace(*this, world_.toy(), world_.planner(),
-                     TrainerSettings{.speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = host_ * 5});
+    trainer_.emplace(
+        *this, world_.toy(), world_.planner(),
+        TrainerSettings{.speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = host_ * 5});
     trainer_->set_slowness(slowness);
     trainer_->donor().lie(lies);
     std::optional<cluster::Checkpoint> newest;
     if (!disk.checkpoints.empty())
-        newest = cluster::Checkpoint{.applied = disk.checkpoints.back().applied, .lineage = disk.checkpoints.back().lineage};
+        newest =
+            cluster::Checkpoint{.applied = disk.checkpoints.back().applied, .lineage = disk.checkpoints.back().lineage};
     const cluster::Identity identity{.member = {.node = id_, .incarnation = incarnation_},
                                      .run = world_.toy().name,
                                      .institution = world_.institution(setup.institutions[host_]),
@@ -141,6 +144,7 @@ void Node::carry_out(cluster::Action& action) {
                 world_.close(host_, host_of(what.peer));
                 trainer_->on_link_closed(what.peer);
             } else if constexpr (std::is_same_v<T, cluster::Persist>) {
+                check_vote(what.record);
                 disk.record = std::move(what.record);
             } else if constexpr (std::is_same_v<T, cluster::Adopted>) {
                 world_.adopted(host_, what.view);
@@ -148,6 +152,7 @@ void Node::carry_out(cluster::Action& action) {
             } else if constexpr (std::is_same_v<T, cluster::StartStep>) {
                 if (stopped_at >= 0) stalled += now() - stopped_at;
                 stopped_at = -1;
+                check_promise(what.step);
                 trainer_->start_step(what.step, what.view);
             } else if constexpr (std::is_same_v<T, cluster::StopStep>) {
                 if (stopped_at < 0) stopped_at = now();
@@ -176,6 +181,23 @@ void Node::carry_out(cluster::Action& action) {
             }
         },
         action);
+}
+
+// A voter never goes back: not on the ballot it promised, nor on its vote; not even by a restart.
+void Node::check_vote(const cluster::DiskRecord& next) {
+    if (!disk.record || disk.record->view->name != next.view->name) return;
+    if (next.promised < disk.record->promised)
+        world_.invariants().fail(host_, "goes back on the ballot that it promised");
+    if (disk.record->accepted && !next.accepted) world_.invariants().fail(host_, "forgets its vote");
+}
+
+// Who voted for a planned change does not contribute to its steps under the view before.
+void Node::check_promise(std::uint64_t step) {
+    if (!disk.record || !disk.record->accepted) return;
+    const cluster::Delta& delta = disk.record->accepted->delta;
+    if (!delta.settlement && delta.first_step <= step)
+        world_.invariants().fail(
+            host_, "contributes to step " + std::to_string(step) + ", which it promised to leave to the next view");
 }
 
 namespace {
@@ -211,7 +233,8 @@ void Node::send_control(cluster::Send& send) {
 }
 
 void Node::tell_lies(Host to, const cluster::Message& message) {
-    if (const auto* beat = std::get_if<cluster::Heartbeat>(&message.body); beat != nullptr && (lies & lie_figures) != 0) {
+    if (const auto* beat = std::get_if<cluster::Heartbeat>(&message.body);
+        beat != nullptr && (lies & lie_figures) != 0) {
         cluster::Heartbeat wrong = *beat;
         wrong.rate = static_cast<std::uint32_t>(random_bits(host_, static_cast<std::uint64_t>(now()), to));
         world_.send(host_, to, cluster::make_message(wrong));
@@ -220,6 +243,7 @@ void Node::tell_lies(Host to, const cluster::Message& message) {
     if (stamp == nullptr) return;
     const auto* vote = std::get_if<cluster::Accepted>(&message.body);
     if (vote != nullptr && (lies & lie_votes) != 0 && stamp->author == member_->id()) {
+        ++double_votes;
         cluster::Accepted other = *vote;
         other.value[0] ^= 0xff;
         world_.send(host_, to, cluster::make_signed(other, member_->id(), stamp->attempt + 1, signer_));

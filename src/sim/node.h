@@ -46,16 +46,17 @@ public:
     // ---- the host
     Clock clock;
     Disk disk;
-    bool started = false;   // was ever booted
+    bool started = false;  // was ever booted
     bool frozen = false;
-    bool silent = false;    // down without a sign
-    bool finished = false;  // left, expelled or revoked: it need not come back
-    bool excused = false;   // it was asked for that this node is out
-    bool for_good = false;  // is down and stays so
+    bool silent = false;           // down without a sign
+    bool finished = false;         // left, expelled or revoked: it need not come back
+    bool excused = false;          // it was asked for that this node is out
+    bool for_good = false;         // is down and stays so
     std::uint64_t blank_life = 0;  // the last life that began with an empty disk
     std::uint32_t slowness = 1;
     std::uint32_t lies = 0;
-    Time busy_until = 0;    // a slow node handles one message after the other
+    std::uint32_t double_votes = 0;                           // how often it voted twice in one ballot
+    Time busy_until = 0;                                      // a slow node handles one message after the other
     std::vector<std::pair<Host, std::uint64_t>> connections;  // peer and number, of those that stand here
     std::vector<std::pair<Host, std::uint64_t>> dials;        // under way
 
@@ -85,6 +86,8 @@ private:
     void drain();
     void carry_out(cluster::Action& action);
     void send_control(cluster::Send& send);
+    void check_vote(const cluster::DiskRecord& next);
+    void check_promise(std::uint64_t step);
     void tell_lies(Host to, const cluster::Message& message);
     void schedule_tick();
 

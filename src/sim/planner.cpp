@@ -68,8 +68,9 @@ Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& reques
 
 std::uint32_t Plan::index_of(NodeId node) const {
     const auto found = std::lower_bound(members.begin(), members.end(), node);
-    return static_cast<std::uint32_t>(found != members.end() && *found == node ? found - members.begin()
-                                                                               : static_cast<std::ptrdiff_t>(members.size()));
+    return static_cast<std::uint32_t>(found != members.end() && *found == node
+                                          ? found - members.begin()
+                                          : static_cast<std::ptrdiff_t>(members.size()));
 }
 
 PlanPtr Planner::plan(const View& view) {

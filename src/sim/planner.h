@@ -41,7 +41,7 @@ public:
     [[nodiscard]] PlanPtr plan(const cluster::View& view);
     // Shares sorted by node.
     [[nodiscard]] std::shared_ptr<const std::vector<cluster::Share>> shares(const cluster::View& view,
-                                                                           std::uint64_t step);
+                                                                            std::uint64_t step);
 
 private:
     struct PlanEntry {

@@ -59,9 +59,7 @@ private:
         std::uint32_t slot;
     };
     struct Later {
-        bool operator()(const Entry& x, const Entry& y) const {
-            return x.at != y.at ? x.at > y.at : x.order > y.order;
-        }
+        bool operator()(const Entry& x, const Entry& y) const { return x.at != y.at ? x.at > y.at : x.order > y.order; }
     };
     std::vector<Entry> heap_;
     std::vector<Event> slots_;

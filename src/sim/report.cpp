@@ -23,10 +23,14 @@ std::string number(double value) {
 std::string escaped(const std::string& text) {
     std::string safe;
     for (const char c : text) {
-        if (c == '<') safe += "&lt;";
-        else if (c == '>') safe += "&gt;";
-        else if (c == '&') safe += "&amp;";
-        else safe += c;
+        if (c == '<')
+            safe += "&lt;";
+        else if (c == '>')
+            safe += "&gt;";
+        else if (c == '&')
+            safe += "&amp;";
+        else
+            safe += c;
     }
     return safe;
 }
@@ -71,7 +75,8 @@ public:
 
 private:
     [[nodiscard]] std::string x(Time at) const {
-        return std::to_string(left + static_cast<int>(static_cast<double>(at) / static_cast<double>(end_) * (width - left - 10)));
+        return std::to_string(
+            left + static_cast<int>(static_cast<double>(at) / static_cast<double>(end_) * (width - left - 10)));
     }
     [[nodiscard]] std::string axes(double top) const {
         std::string svg;
@@ -108,7 +113,8 @@ std::string figures(const World& world, const Outcome& outcome) {
     table += row("views", std::to_string(s.views) + ", of these " + std::to_string(s.forks) + " forks and " +
                               std::to_string(s.foundings) + " foundings");
     table += row("stalled", number(static_cast<double>(s.stalled) / second) + " node-seconds");
-    table += row("all train together again", number(static_cast<double>(s.recovered) / second) + " s after the last fault");
+    table +=
+        row("all train together again", number(static_cast<double>(s.recovered) / second) + " s after the last fault");
     table += row("messages of the core", std::to_string(s.messages) + " of " +
                                              number(static_cast<double>(s.bytes) /
                                                     static_cast<double>(std::max<std::uint64_t>(s.messages, 1))) +
@@ -131,29 +137,39 @@ std::string report_page(const World& world, const Outcome& outcome) {
     std::string page =
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>chaos sim --seed " +
         std::to_string(outcome.seed) +
-        "</title>\n<style>body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+        "</title>\n<style>body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 "
+        "1rem;color:#222}"
         "svg{width:100%;background:#fafafa}text{font-size:11px}.grid{stroke:#ddd}.mark{stroke:#e08a00;opacity:.55}"
         ".scale{text-anchor:end;fill:#777}.time{text-anchor:middle;fill:#777}polyline{stroke-width:1.6}"
         "td{padding:.1rem 1rem .1rem 0}h2{font-size:1rem;margin:1.4rem 0 .3rem}.bad{color:#b00020;white-space:pre-wrap}"
         "ol{columns:2}</style></head><body>\n<h1>Seed " +
         std::to_string(outcome.seed) + "</h1>\n<p>Scenario " + escaped(outcome.scenario) + ", " +
-        std::to_string(outcome.nodes) + " nodes at the start, policy " + (outcome.strict ? "strict" : "continue") + ".</p>\n";
-    page += outcome.failure ? "<p class=\"bad\">" + escaped(*outcome.failure) + "</p>\n" : "<p>All invariants held.</p>\n";
+        std::to_string(outcome.nodes) + " nodes at the start, policy " + (outcome.strict ? "strict" : "continue") +
+        ".</p>\n";
+    page +=
+        outcome.failure ? "<p class=\"bad\">" + escaped(*outcome.failure) + "</p>\n" : "<p>All invariants held.</p>\n";
     page += figures(world, outcome);
-    page += chart.draw("Members (orange: a fault)",
-                       {{"processes running", "#999", [&](std::size_t i) { return static_cast<double>(samples[i].running); }},
-                        {"active members", "#0a7d32", [&](std::size_t i) { return static_cast<double>(samples[i].active); }},
-                        {"different views", "#b00020", [&](std::size_t i) { return static_cast<double>(samples[i].lines); }}});
-    page += chart.draw("Goodput, samples per second", {{"committed", "#1f5fbf", [&](std::size_t i) {
-                           return per_second(i, [](const Sample& s) { return static_cast<std::int64_t>(s.steps); }, 1.0) *
-                                  world.setup().batch;
-                       }}});
-    page += chart.draw("Stalled members", {{"on average", "#b00020", [&](std::size_t i) {
-                           return per_second(i, [](const Sample& s) { return s.stalled; }, static_cast<double>(second));
-                       }}});
-    page += chart.draw("Messages of the core, per second", {{"all nodes", "#6a3fb5", [&](std::size_t i) {
-                           return per_second(i, [](const Sample& s) { return static_cast<std::int64_t>(s.messages); }, 1.0);
-                       }}});
+    page += chart.draw(
+        "Members (orange: a fault)",
+        {{"processes running", "#999", [&](std::size_t i) { return static_cast<double>(samples[i].running); }},
+         {"active members", "#0a7d32", [&](std::size_t i) { return static_cast<double>(samples[i].active); }},
+         {"different views", "#b00020", [&](std::size_t i) { return static_cast<double>(samples[i].lines); }}});
+    page += chart.draw("Goodput, samples per second",
+                       {{"committed", "#1f5fbf", [&](std::size_t i) {
+                             return per_second(
+                                        i, [](const Sample& s) { return static_cast<std::int64_t>(s.steps); }, 1.0) *
+                                    world.setup().batch;
+                         }}});
+    page +=
+        chart.draw("Stalled members",
+                   {{"on average", "#b00020", [&](std::size_t i) {
+                         return per_second(i, [](const Sample& s) { return s.stalled; }, static_cast<double>(second));
+                     }}});
+    page += chart.draw("Messages of the core, per second",
+                       {{"all nodes", "#6a3fb5", [&](std::size_t i) {
+                             return per_second(
+                                 i, [](const Sample& s) { return static_cast<std::int64_t>(s.messages); }, 1.0);
+                         }}});
     page += "<h2>Faults</h2>\n<ol>\n";
     for (const Mark& mark : world.marks()) page += "<li>" + escaped(mark.text) + "</li>\n";
     return page + "</ol>\n</body></html>\n";

@@ -31,8 +31,8 @@ Setup shrink(const Setup& failing, std::size_t tries) {
         for (std::size_t begin = 0; begin < best.faults.size() && tries > 0;) {
             Setup without = best;
             const auto first = without.faults.begin() + static_cast<std::ptrdiff_t>(begin);
-            const auto last = without.faults.begin() +
-                              static_cast<std::ptrdiff_t>(std::min(begin + length, without.faults.size()));
+            const auto last =
+                without.faults.begin() + static_cast<std::ptrdiff_t>(std::min(begin + length, without.faults.size()));
             without.faults.erase(first, last);
             --tries;
             if (run(without, {}).failure)

@@ -56,15 +56,19 @@ public:
         const bool for_good = dice_.percent(25);
         add(at, silent ? FaultKind::power_loss : FaultKind::crash, host, 0, for_good ? 1 : 0);
         if (for_good) return;
-        add(at + span(100 * millisecond, 8 * second), dice_.percent(20) ? FaultKind::restart_blank : FaultKind::restart, host);
+        add(at + span(100 * millisecond, 8 * second), dice_.percent(20) ? FaultKind::restart_blank : FaultKind::restart,
+            host);
     }
     void churn(std::uint64_t count) {
         std::uint64_t leaves = setup_.nodes / 3;
         for (std::uint64_t i = 0; i < count; ++i) {
             const std::uint64_t kind = dice_.below(10);
-            if (kind < 3) newcomer(moment());
-            else if (kind < 5 && leaves > 0 && --leaves < setup_.nodes) add(moment(), FaultKind::leave, any());
-            else crash();
+            if (kind < 3)
+                newcomer(moment());
+            else if (kind < 5 && leaves > 0 && --leaves < setup_.nodes)
+                add(moment(), FaultKind::leave, any());
+            else
+                crash();
         }
     }
     void cuts(std::uint64_t count) {
@@ -181,8 +185,10 @@ void write_faults(Setup& setup, const std::string& scenario, Dice& dice, Author&
         author.churn(dice.between(1, 5));
     } else if (scenario == "single") {
         const Host host = author.any();
-        if (dice.percent(50)) author.add(author.moment(), FaultKind::crash, host, 0, 1);
-        else author.add(author.moment(), FaultKind::power_loss, host, 0, 1);
+        if (dice.percent(50))
+            author.add(author.moment(), FaultKind::crash, host, 0, 1);
+        else
+            author.add(author.moment(), FaultKind::power_loss, host, 0, 1);
     }
     static_cast<void>(setup);
 }
@@ -196,26 +202,34 @@ void write_scale(Setup& setup, Dice& dice, Time begin, Time duration) {
             setup.faults.push_back({.at = when, .kind = kind, .host = h, .other = o, .value = 0});
         };
         switch (dice.below(5)) {
-            case 0: add(at, FaultKind::join, setup.hosts++, 0); break;
-            case 1: add(at, FaultKind::leave, host, 0); break;
+            case 0:
+                add(at, FaultKind::join, setup.hosts++, 0);
+                break;
+            case 1:
+                add(at, FaultKind::leave, host, 0);
+                break;
             case 2:
                 add(at, FaultKind::crash, host, 0);
                 add(at + 20 * second, FaultKind::restart, host, 0);
                 break;
-            case 3: add(at, FaultKind::connect, host, other); break;
-            default: add(at, FaultKind::disconnect, host, other); break;
+            case 3:
+                add(at, FaultKind::connect, host, other);
+                break;
+            default:
+                add(at, FaultKind::disconnect, host, other);
+                break;
         }
     }
 }
 
-constexpr std::size_t mixable = 10;  // of the names below
+constexpr std::size_t mixable = 11;  // of the names below
 
 }  // namespace
 
 const std::vector<std::string_view>& scenario_names() {
-    static const std::vector<std::string_view> names = {"churn",  "partition",    "flashcrowd", "wan",    "liar",
-                                                        "blackout", "freeze",     "links",      "institutions", "lossy",
-                                                        "single", "calm",         "scale",      "mixed"};
+    static const std::vector<std::string_view> names = {"churn",    "partition", "flashcrowd", "wan",          "liar",
+                                                        "blackout", "freeze",    "links",      "institutions", "lossy",
+                                                        "single",   "calm",      "scale",      "mixed"};
     return names;
 }
 
@@ -274,13 +288,16 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
         for (const Fault& fault : setup.faults) setup.quiet_at = std::max(setup.quiet_at, fault.at);
         setup.quiet_at += second;
     }
-    std::stable_sort(setup.faults.begin(), setup.faults.end(), [](const Fault& x, const Fault& y) { return x.at < y.at; });
+    std::stable_sort(setup.faults.begin(), setup.faults.end(),
+                     [](const Fault& x, const Fault& y) { return x.at < y.at; });
 
     // A few nodes do a step in some hundred milliseconds; many are bounded by the exchange.
     const std::uint64_t step_ms = setup.scenario == "scale" ? 1000 : dice.between(150, 500);
-    const std::uint64_t each = setup.batch * 1000 / step_ms / (setup.scenario == "scale" ? setup.nodes : std::min<Host>(setup.nodes, 4));
+    const std::uint64_t each =
+        setup.batch * 1000 / step_ms / (setup.scenario == "scale" ? setup.nodes : std::min<Host>(setup.nodes, 4));
     for (Host host = 0; host < setup.hosts; ++host) {
-        setup.speeds.push_back(static_cast<std::uint32_t>(std::max<std::uint64_t>(1, each * dice.between(60, 140) / 100)));
+        setup.speeds.push_back(
+            static_cast<std::uint32_t>(std::max<std::uint64_t>(1, each * dice.between(60, 140) / 100)));
         std::uint8_t institution = 0;
         if (setup.scenario == "institutions") institution = host >= setup.nodes ? 2 : host % 4 == 3 ? 1 : 0;
         setup.institutions.push_back(institution);

@@ -43,15 +43,15 @@ struct Setup {
     Host nodes = 0;  // at the start
     Host hosts = 0;  // with those that join later
     bool strict = false;
-    bool prepared = false;      // begins as a cluster that was founded before, instead of joining one by one
+    bool prepared = false;  // begins as a cluster that was founded before, instead of joining one by one
     cluster::Options options;
     PathRanges paths;
     PlanKind plan = PlanKind::tree;
     std::uint32_t batch = 64;
-    std::vector<std::uint32_t> speeds;  // by host
+    std::vector<std::uint32_t> speeds;       // by host
     std::vector<std::uint8_t> institutions;  // by host
     std::vector<Fault> faults;               // by time
-    Time quiet_at = 0;  // from here on nothing goes wrong any more
+    Time quiet_at = 0;                       // from here on nothing goes wrong any more
 };
 
 [[nodiscard]] const std::vector<std::string_view>& scenario_names();

@@ -54,8 +54,8 @@ struct StepResult {
     Digest lineage{};  // after it
 };
 using ResultPtr = std::shared_ptr<const StepResult>;
-[[nodiscard]] ResultPtr make_result(const Toy& toy, std::uint64_t step, const Digest& view, const Digest& lineage_before,
-                                    Gradient mean);
+[[nodiscard]] ResultPtr make_result(const Toy& toy, std::uint64_t step, const Digest& view,
+                                    const Digest& lineage_before, Gradient mean);
 
 // A copy of the state at one step, as a checkpoint or a donor keeps it.
 struct Snapshot {

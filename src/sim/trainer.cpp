@@ -218,8 +218,8 @@ void Trainer::take_exchange_message(NodeId from, const BulkPtr& message, const E
 
 void Trainer::finish_if_complete() {
     if (!exchange_ || !exchange_->complete()) return;
-    const ResultPtr result = make_result(toy_, exchange_->step(), exchange_->view()->name, store_.state().lineage(),
-                                         exchange_->result());
+    const ResultPtr result =
+        make_result(toy_, exchange_->step(), exchange_->view()->name, store_.state().lineage(), exchange_->result());
     // Whoever is below us in a tree may lose its connection before our last message arrives.
     previous_.reset();
     previous_.emplace(std::move(*exchange_));
@@ -251,7 +251,8 @@ void Trainer::ask_results() {
     asking_ = store_.applied() < wanted_;
     if (!asking_) return;
     ++asks_;
-    if (asks_ % asks_before_resync == 0) edge_.note("still lacks the result of step " + std::to_string(store_.applied()));
+    if (asks_ % asks_before_resync == 0)
+        edge_.note("still lacks the result of step " + std::to_string(store_.applied()));
     for (const NodeId peer : edge_.linked_peers())
         edge_.send(peer, std::make_shared<const Bulk>(Bulk{ResultAsk{store_.applied()}, 64}));
     edge_.wake_after(ask_again, TrainerTimer::ask, asks_);
@@ -272,7 +273,8 @@ void Trainer::after_sync_message() {
     if (auto verified = joiner_.take_verified()) {
         const std::uint64_t before = store_.applied();
         store_.load(*verified);
-        next_checkpoint_ = std::max(next_checkpoint_, store_.applied() + settings_.checkpoint_offset % settings_.checkpoint_every);
+        next_checkpoint_ =
+            std::max(next_checkpoint_, store_.applied() + settings_.checkpoint_offset % settings_.checkpoint_every);
         const std::vector<std::uint64_t> hashes = shard_hashes(toy_, verified->floats);
         edge_.observe_synced(verified->applied, verified->lineage, store_.state().hash());
         if (active_) {
@@ -301,7 +303,8 @@ void Trainer::on_bulk(NodeId from, const BulkPtr& message) {
             } else if constexpr (std::is_same_v<T, ResultReply>) {
                 if (body.result != nullptr) return on_result(body.result);
                 // Nobody keeps results for long. A newly active node that missed some pulls the state instead.
-                if (!asking_ || body.step != store_.applied() || joiner_.running() || asks_ % asks_before_resync != 0) return;
+                if (!asking_ || body.step != store_.applied() || joiner_.running() || asks_ % asks_before_resync != 0)
+                    return;
                 edge_.note("is too far behind for single results; pulls the state again");
                 joiner_.begin({from});
             } else if constexpr (std::is_same_v<T, ShardData>) {

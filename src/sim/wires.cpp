@@ -133,9 +133,13 @@ void World::tick(Host host, Time at) {
 
 void World::handle(Event& event) {
     switch (event.kind) {
-        case Event::Kind::fault: event.host = setup_.faults[event.tag].host; return strike(Fault(setup_.faults[event.tag]));
-        case Event::Kind::poll: return poll();
-        default: break;
+        case Event::Kind::fault:
+            event.host = setup_.faults[event.tag].host;
+            return strike(Fault(setup_.faults[event.tag]));
+        case Event::Kind::poll:
+            return poll();
+        default:
+            break;
     }
     Node& node = *nodes_[event.host];
     if (node.frozen) {
@@ -152,11 +156,16 @@ void World::handle(Event& event) {
     }
     switch (event.kind) {
         case Event::Kind::message:
-        case Event::Kind::garbled: return on_message(event);
-        case Event::Kind::bulk: return on_bulk(event);
-        case Event::Kind::closed: return on_closed(event);
-        case Event::Kind::dialled: return on_dialled(event);
-        case Event::Kind::answered: return on_answered(event);
+        case Event::Kind::garbled:
+            return on_message(event);
+        case Event::Kind::bulk:
+            return on_bulk(event);
+        case Event::Kind::closed:
+            return on_closed(event);
+        case Event::Kind::dialled:
+            return on_dialled(event);
+        case Event::Kind::answered:
+            return on_answered(event);
         case Event::Kind::dial_failed:
             if (node.running() && node.life() == event.life &&
                 std::erase(node.dials, std::pair(event.peer, event.tag)) > 0)
@@ -169,7 +178,8 @@ void World::handle(Event& event) {
             if (node.running() && node.life() == event.life) node.on_timer(event.timer, event.tag);
             return;
         case Event::Kind::fault:
-        case Event::Kind::poll: return;
+        case Event::Kind::poll:
+            return;
     }
 }
 
@@ -232,8 +242,8 @@ void World::on_dialled(Event& event) {
     answer.life = event.life;
     const std::uint32_t back = network_.path(event.host, event.peer);
     const cluster::NodeId caller = node_of(setup_.seed, event.peer);
-    const bool calls_too = std::any_of(node.dials.begin(), node.dials.end(),
-                                       [&](const auto& dial) { return dial.first == event.peer; });
+    const bool calls_too =
+        std::any_of(node.dials.begin(), node.dials.end(), [&](const auto& dial) { return dial.first == event.peer; });
     if (calls_too && event.host < event.peer) return;  // both call: the smaller host's call counts
     if (node.running()) {
         if (calls_too) std::erase_if(node.dials, [&](const auto& dial) { return dial.first == event.peer; });
@@ -263,8 +273,8 @@ void World::on_dialled(Event& event) {
 
 void World::on_answered(const Event& event) {
     Node& node = *nodes_[event.host];
-    const bool awaited = node.running() && node.life() == event.life &&
-                         std::erase(node.dials, std::pair(event.peer, event.tag)) > 0;
+    const bool awaited =
+        node.running() && node.life() == event.life && std::erase(node.dials, std::pair(event.peer, event.tag)) > 0;
     const cluster::NodeId peer = node_of(setup_.seed, event.peer);
     if (event.payload == nullptr) {  // no process listens there
         if (awaited) node.feed(cluster::DialFailed{peer});

@@ -31,7 +31,8 @@ World::World(const Setup& setup, const Watching& watching)
       network_(setup.seed, setup.hosts, setup.paths),
       invariants_(toy_, setup.strict),
       frozen_(setup.hosts),
-      last_commit_(setup.hosts, 0) {
+      last_commit_(setup.hosts, 0),
+      commits_(setup.hosts, 0) {
     // Many members share the views they compute; few compute their own, which the invariants compare.
     if (setup_.hosts > share_views_from) setup_.options.views = std::make_shared<cluster::ViewCache>();
     for (Host host = 0; host < setup_.hosts; ++host) nodes_.push_back(std::make_unique<Node>(*this, host));
@@ -54,7 +55,8 @@ void World::run() {
             boot(host, false);
             continue;
         }
-        setup_.faults.push_back({.at = host * 20 * millisecond, .kind = FaultKind::join, .host = host, .other = 0, .value = 0});
+        setup_.faults.push_back(
+            {.at = host * 20 * millisecond, .kind = FaultKind::join, .host = host, .other = 0, .value = 0});
         Event event;
         event.kind = Event::Kind::fault;
         event.tag = setup_.faults.size() - 1;
@@ -93,7 +95,8 @@ std::string busiest_kinds(const Statistics& statistics) {
     std::string text;
     for (std::size_t i = 0; i < 4; ++i)
         text += std::string(i > 0 ? ", " : "") + names[order[i]] + " " +
-                std::to_string(statistics.kinds[order[i]].bytes * 100 / std::max<std::uint64_t>(statistics.bytes, 1)) + " %";
+                std::to_string(statistics.kinds[order[i]].bytes * 100 / std::max<std::uint64_t>(statistics.bytes, 1)) +
+                " %";
     return text;
 }
 
@@ -120,7 +123,8 @@ cluster::Founding World::founding() const {
 std::vector<cluster::Candidate> World::contacts_for(Host host) const {
     std::vector<cluster::Candidate> contacts;
     const auto add = [&](Host other) {
-        if (other != host) contacts.push_back({.node = node_of(setup_.seed, other), .address = "n" + std::to_string(other)});
+        if (other != host)
+            contacts.push_back({.node = node_of(setup_.seed, other), .address = "n" + std::to_string(other)});
     };
     add(0);
     const Host skip = static_cast<Host>(random_bits(setup_.seed, 0x636f6e74, host) % setup_.nodes);
@@ -164,9 +168,33 @@ void World::adopted(Host host, const ViewPtr& view) {
     spreading.last_known = now_;
     ++spreading.adopters;
     if (tracing())
-        trace(host, "adopts view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) + (view->fork ? " (a fork)" : "") +
-                        ": " + std::to_string(view->active_count()) + " active of " + std::to_string(view->members.size()) +
-                        ", " + std::to_string(view->links.size()) + " links, from step " + std::to_string(view->first_step));
+        trace(host, "adopts view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) +
+                        (view->fork ? " (a fork)" : "") + ": " + std::to_string(view->active_count()) + " active of " +
+                        std::to_string(view->members.size()) + ", " + std::to_string(view->links.size()) +
+                        " links, from step " + std::to_string(view->first_step));
+}
+
+// I3, where one failure is all that happens: steps go on within detection, two round trips and the cost of a step.
+void World::check_recovery(Host host) {
+    if (setup_.scenario != "single") return;
+    // Who was hit comes back as a newcomer, and who had just come in has no step to go on with.
+    constexpr std::uint32_t settled_commits = 3;
+    if (struck_at_ == 0) {
+        if (++commits_[host] > settled_commits) slowest_step_ = std::max(slowest_step_, now_ - last_commit_[host]);
+        return;
+    }
+    if (host == struck_ || commits_[host] <= settled_commits || last_commit_[host] > struck_at_) return;
+    const ViewPtr view = nodes_[host]->member().view();
+    const cluster::Options& options = setup_.options;
+    const Time round_trip =
+        2 * (cluster::eccentricity(*view, nodes_[host]->self()) + setup_.paths.delay_max + setup_.paths.jitter);
+    // The clocks of two nodes differ, and heartbeats come in their own rhythm.
+    Time bound = options.detect + 2 * options.heartbeat + 2 * round_trip + 2 * slowest_step_ + 100 * millisecond;
+    if (view->fork) bound += options.fork_after + options.resend + 2 * options.heartbeat;
+    if (now_ - struck_at_ > bound)
+        invariants_.fail(host, "I3: goes on " + std::to_string((now_ - struck_at_) / millisecond) +
+                                   " ms after the failure, but " + std::to_string(bound / millisecond) +
+                                   " ms are allowed");
 }
 
 // A fork needs a reason: the lost were closed by their hosts, or nobody has heard of them for the agreed time.
@@ -186,7 +214,10 @@ void World::check_fork(Host host, const cluster::View& view) {
 
 void World::applied(Host host, const AppliedStep& step) {
     const bool first = invariants_.applied(host, nodes_[host]->member().id(), step);
-    if (step.how == How::exchanged) last_commit_[host] = now_;
+    if (step.how == How::exchanged) {
+        check_recovery(host);
+        last_commit_[host] = now_;
+    }
     if (!first || step.how != How::exchanged) return;
     // The result is complete, so everybody contributed; who contributes to a step has applied all before it.
     const ViewPtr view = invariants_.view(step.result->record.view);
@@ -194,8 +225,10 @@ void World::applied(Host host, const AppliedStep& step) {
     for (const cluster::MemberInfo& member : view->members) {
         if (member.standing != Standing::active) continue;
         const Node& other = *nodes_[host_of(member.id.node)];
-        if (other.running() && other.member().id() == member.id && other.trainer().store().applied() < step.result->record.step)
-            invariants_.fail(host_of(member.id.node), "has not applied step " + std::to_string(step.result->record.step - 1) +
+        if (other.running() && other.member().id() == member.id &&
+            other.trainer().store().applied() < step.result->record.step)
+            invariants_.fail(host_of(member.id.node), "has not applied step " +
+                                                          std::to_string(step.result->record.step - 1) +
                                                           " although the next one is complete");
     }
 }
@@ -207,13 +240,18 @@ void World::strike(const Fault& fault) {
     Node& node = *nodes_[fault.host];
     const cluster::NodeId other = node_of(setup_.seed, fault.other);
     if (tracing()) std::printf("%10.4f s  **** %s\n", static_cast<double>(now_) / second, describe(fault).c_str());
-    if (watching_.timeline && !(fault.kind == FaultKind::join && fault.host < setup_.nodes)) marks_.push_back({now_, describe(fault)});
+    if (watching_.timeline && !(fault.kind == FaultKind::join && fault.host < setup_.nodes))
+        marks_.push_back({now_, describe(fault)});
     const auto command = [&](cluster::Event event) {
         if (node.running() && !node.frozen) node.feed(std::move(event));
     };
     switch (fault.kind) {
         case FaultKind::crash:
         case FaultKind::power_loss:
+            if (struck_at_ == 0) {
+                struck_at_ = now_;
+                struck_ = fault.host;
+            }
             end(fault.host, fault.kind == FaultKind::power_loss);
             node.for_good = fault.value == 1;
             break;
@@ -242,8 +280,12 @@ void World::strike(const Fault& fault) {
             for (Event& waiting : frozen_[fault.host]) queue_.push(now_, std::move(waiting));
             frozen_[fault.host].clear();
             break;
-        case FaultKind::cut: network_.cut(fault.other, fault.host); [[fallthrough]];
-        case FaultKind::cut_one_way: network_.cut(fault.host, fault.other); break;
+        case FaultKind::cut:
+            network_.cut(fault.other, fault.host);
+            [[fallthrough]];
+        case FaultKind::cut_one_way:
+            network_.cut(fault.host, fault.other);
+            break;
         case FaultKind::mend:
             network_.mend(fault.host, fault.other);
             network_.mend(fault.other, fault.host);
@@ -254,7 +296,9 @@ void World::strike(const Fault& fault) {
             network_.divide(std::move(groups));
             break;
         }
-        case FaultKind::heal: network_.heal_all(); break;
+        case FaultKind::heal:
+            network_.heal_all();
+            break;
         case FaultKind::slow:
             node.slowness = static_cast<std::uint32_t>(std::max<std::uint64_t>(fault.value, 1));
             if (node.running()) node.trainer().set_slowness(node.slowness);
@@ -263,7 +307,9 @@ void World::strike(const Fault& fault) {
             node.clock.change_drift(now_, static_cast<std::int64_t>(fault.value) - 1000);
             if (node.running() && !node.frozen) node.reschedule();
             break;
-        case FaultKind::corrupt: network_.set_corruption(fault.host, static_cast<std::uint32_t>(fault.value)); break;
+        case FaultKind::corrupt:
+            network_.set_corruption(fault.host, static_cast<std::uint32_t>(fault.value));
+            break;
         case FaultKind::lossy: {
             const auto ppm = static_cast<std::uint32_t>(fault.value);
             network_.worsen(ppm, ppm, ppm);
@@ -280,8 +326,12 @@ void World::strike(const Fault& fault) {
             node.excused = node.excused || (node.running() && !node.frozen);
             command(cluster::LeaveCommand{});
             break;
-        case FaultKind::connect: command(cluster::ConnectCommand{other}); break;
-        case FaultKind::disconnect: command(cluster::DisconnectCommand{other}); break;
+        case FaultKind::connect:
+            command(cluster::ConnectCommand{other});
+            break;
+        case FaultKind::disconnect:
+            command(cluster::DisconnectCommand{other});
+            break;
         case FaultKind::admit:
         case FaultKind::remove:
             command(cluster::InstitutionCommand{.kind = fault.kind == FaultKind::admit
@@ -312,8 +362,7 @@ void World::heal() {
         Node& node = *nodes_[host];
         if (node.frozen) strike({.at = now_, .kind = FaultKind::thaw, .host = host, .other = 0, .value = 0});
         if (node.slowness > 1) strike({.at = now_, .kind = FaultKind::slow, .host = host, .other = 0, .value = 1});
-        if (node.lies != 0)
-            strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
+        if (node.lies != 0) strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
         if (node.started && !node.running() && !node.finished && !node.for_good) boot(host, false);
     }
     if (!quorum_is_gone()) return;
@@ -331,7 +380,8 @@ bool World::quorum_is_gone() const {
     for (const cluster::MemberInfo& member : view->members) {
         if (member.standing != Standing::active) continue;
         const Node& node = *nodes_[host_of(member.id.node)];
-        if (node.running() && member.id.incarnation / incarnations_per_life >= node.blank_life) voters.push_back(member.id.node);
+        if (node.running() && member.id.incarnation / incarnations_per_life >= node.blank_life)
+            voters.push_back(member.id.node);
     }
     return !cluster::is_quorum(*view, voters);
 }
@@ -355,6 +405,10 @@ bool World::settled() {
             return false;
         }
         const ViewPtr view = node.member().view();
+        // Its neighbours saw both votes each time, and both are signed.
+        constexpr std::uint32_t proofs_enough = 8;
+        if (node.double_votes >= proofs_enough)
+            invariants_.fail(host, "voted twice in one ballot, and was not expelled");
         if (common && common->name != view->name) one_view = false;
         common = view;
         const std::uint64_t applied = node.trainer().store().applied();
@@ -381,8 +435,8 @@ void World::explain_stuck() {
         const Trainer& trainer = node.trainer();
         const bool trains = node.member().role() == cluster::Role::active && trainer.store().applied() >= steps_wanted_;
         (trains ? training : waiting)
-            .push_back("\n  n" + std::to_string(host) + " " + cluster::brief(node.self()) + ": " + node.member().why() + "; " +
-                       std::to_string(trainer.store().applied()) + " steps applied, " +
+            .push_back("\n  n" + std::to_string(host) + " " + cluster::brief(node.self()) + ": " + node.member().why() +
+                       "; " + std::to_string(trainer.store().applied()) + " steps applied, " +
                        (view ? "view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) : "no view") +
                        (trainer.exchanging() ? ", in an exchange" : "") + (trainer.computing() ? ", computes" : ""));
     }
@@ -458,8 +512,9 @@ void World::prepare_cluster() {
             if (setup_.nodes > 1) link(order[i], order[(i + 1) % setup_.nodes]);
     }
     std::sort(view->links.begin(), view->links.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
-    view->links.erase(std::unique(view->links.begin(), view->links.end(), [](const auto& x, const auto& y) { return x.id == y.id; }),
-                      view->links.end());
+    view->links.erase(
+        std::unique(view->links.begin(), view->links.end(), [](const auto& x, const auto& y) { return x.id == y.id; }),
+        view->links.end());
     view->epoch = 1;
     view->parent = view->name;
     cluster::complete(*view);

@@ -27,8 +27,8 @@ struct Statistics {
     std::uint64_t views = 0;
     std::uint64_t forks = 0;
     std::uint64_t foundings = 0;
-    Time stalled = 0;    // node-nanoseconds in which a step was stopped
-    Time recovered = 0;  // from the end of the faults until all train in one view
+    Time stalled = 0;              // node-nanoseconds in which a step was stopped
+    Time recovered = 0;            // from the end of the faults until all train in one view
     bool stopped_rightly = false;  // strict, and a quorum is gone for good
     struct Kind {
         std::uint64_t messages = 0;
@@ -56,7 +56,7 @@ struct Mark {
 };
 
 struct Watching {
-    bool trace = false;    // lines to stdout
+    bool trace = false;  // lines to stdout
     bool timeline = false;
     bool handling = false;  // measure thread CPU time per event
 };
@@ -78,7 +78,9 @@ public:
     [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
     [[nodiscard]] const std::vector<Mark>& marks() const { return marks_; }
     [[nodiscard]] const std::vector<std::uint32_t>& handling_ns() const { return handling_ns_; }
-    [[nodiscard]] const std::unordered_map<cluster::Name, Spreading, cluster::HashName>& spreading() const { return spreading_; }
+    [[nodiscard]] const std::unordered_map<cluster::Name, Spreading, cluster::HashName>& spreading() const {
+        return spreading_;
+    }
 
     // ---- for nodes
     [[nodiscard]] Time now() const { return now_; }
@@ -107,7 +109,19 @@ public:
 
 private:
     struct Event {
-        enum class Kind : std::uint8_t { message, garbled, bulk, closed, dialled, answered, dial_failed, tick, timer, fault, poll };
+        enum class Kind : std::uint8_t {
+            message,
+            garbled,
+            bulk,
+            closed,
+            dialled,
+            answered,
+            dial_failed,
+            tick,
+            timer,
+            fault,
+            poll
+        };
         Kind kind = Kind::poll;
         TrainerTimer timer = TrainerTimer::compute;
         std::uint8_t attempt = 0;
@@ -142,6 +156,7 @@ private:
     void prepare_cluster();
     void explain_stuck();
     void check_fork(Host host, const cluster::View& view);
+    void check_recovery(Host host);
 
     Setup setup_;
     Watching watching_;
@@ -159,7 +174,11 @@ private:
     bool together_ = false;  // all are active; from then on steps are counted
     std::uint64_t steps_wanted_ = 0;
     std::uint64_t dials_ = 0;
-    std::vector<Time> last_commit_;   // by host
+    std::vector<Time> last_commit_;       // by host
+    std::vector<std::uint32_t> commits_;  // by host, before the first crash
+    Host struck_ = 0;                     // by the first crash
+    Time struck_at_ = 0;
+    Time slowest_step_ = 0;  // before that
     Statistics statistics_;
     std::vector<Sample> samples_;
     std::vector<Mark> marks_;

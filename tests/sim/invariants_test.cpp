@@ -28,7 +28,9 @@ protected:
     AppliedStep step(std::uint64_t number, const cluster::ViewPtr& under, std::uint32_t samples = 8) {
         Gradient gradient;
         add_samples(toy, number, ToyState(toy).parameters(), {0, samples}, gradient);
-        return {.result = make_result(toy, number, under->name, toy.name, gradient), .how = How::exchanged, .state_hash = 1};
+        return {.result = make_result(toy, number, under->name, toy.name, gradient),
+                .how = How::exchanged,
+                .state_hash = 1};
     }
 
     cluster::MemberId member{.node = {.high = 7, .low = host}, .incarnation = 1};
