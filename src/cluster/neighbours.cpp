@@ -434,6 +434,22 @@ void Member::State::repair_overlay() {
             want_link(candidates[(choice >> 32) % candidates.size()]);
         }
     }
+    // No single member should be all that holds the overlay together: look at one neighbour at a time.
+    const std::vector<NodeId> around = view.neighbours(self());
+    if (role == Role::active && !around.empty()) {
+        const std::vector<NodeId> behind = cut_off_by(view, around[++repairs % around.size()]);
+        if (std::ranges::binary_search(behind, self())) {
+            for (std::size_t i = 0; i < view.members.size(); ++i) {
+                const MemberInfo& member = view.members[(self().low + repairs + i) % view.members.size()];
+                const NodeId node = member.id.node;
+                if (member.standing != Standing::active || std::ranges::binary_search(behind, node) ||
+                    view.find(link_between(self(), node)) != nullptr)
+                    continue;
+                want_link(node);
+                break;
+            }
+        }
+    }
     // Neighbours of one who wants to leave link up around it, all with the same one among them.
     for (const auto& [key, request] : pending) {
         if (key.kind != RequestKind::leave || view.find(link_between(self(), key.subject.node)) == nullptr) continue;

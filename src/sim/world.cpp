@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/random.h"
+#include "cluster/compose.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -174,6 +175,16 @@ void World::adopted(Host host, const ViewPtr& view) {
                         " links, from step " + std::to_string(view->first_step));
 }
 
+// Whether the others still hang together, and could decide by themselves.
+bool World::leaves_quorum(const Node& node) {
+    if (!node.running() || !node.member().view()) return false;
+    const ViewPtr view = node.member().view();
+    std::vector<cluster::NodeId> others;
+    for (const cluster::MemberInfo& member : view->members)
+        if (member.id.node != node.self()) others.push_back(member.id.node);
+    return cluster::is_quorum(*view, others) && cluster::cut_off_by(*view, node.self()).empty();
+}
+
 // I3, where one failure is all that happens: steps go on within detection, two round trips and the cost of a step.
 void World::check_recovery(Host host) {
     if (setup_.scenario != "single") return;
@@ -183,7 +194,8 @@ void World::check_recovery(Host host) {
         if (++commits_[host] > settled_commits) slowest_step_ = std::max(slowest_step_, now_ - last_commit_[host]);
         return;
     }
-    if (host == struck_ || commits_[host] <= settled_commits || last_commit_[host] > struck_at_) return;
+    if (!quorum_left_ || host == struck_ || commits_[host] <= settled_commits || last_commit_[host] > struck_at_)
+        return;
     const ViewPtr view = nodes_[host]->member().view();
     const cluster::Options& options = setup_.options;
     const Time round_trip =
@@ -251,6 +263,7 @@ void World::strike(const Fault& fault) {
             if (struck_at_ == 0) {
                 struck_at_ = now_;
                 struck_ = fault.host;
+                quorum_left_ = leaves_quorum(node);
             }
             end(fault.host, fault.kind == FaultKind::power_loss);
             node.for_good = fault.value == 1;

@@ -157,6 +157,7 @@ private:
     void explain_stuck();
     void check_fork(Host host, const cluster::View& view);
     void check_recovery(Host host);
+    [[nodiscard]] static bool leaves_quorum(const Node& node);
 
     Setup setup_;
     Watching watching_;
@@ -177,6 +178,7 @@ private:
     std::vector<Time> last_commit_;       // by host
     std::vector<std::uint32_t> commits_;  // by host, before the first crash
     Host struck_ = 0;                     // by the first crash
+    bool quorum_left_ = false;
     Time struck_at_ = 0;
     Time slowest_step_ = 0;  // before that
     Statistics statistics_;
