@@ -59,7 +59,10 @@ bool Member::State::adopt(const DecidePtr& decision) {
     for (const Removal& removal : delta.removals) {
         constexpr std::size_t lost_kept = 64;
         const MemberInfo* member = tip().find(removal.node);
-        if (removal.reason != Reason::failed || removal.node == self()) continue;
+        // Those who did not mean to go may be back one day, or lead a line of their own.
+        const bool against_its_will = removal.reason == Reason::failed || removal.reason == Reason::restarted ||
+                                      removal.reason == Reason::cut_off;
+        if (!against_its_will || removal.node == self()) continue;
         lost.push_back({.node = removal.node, .address = member->address});
         if (lost.size() > lost_kept) lost.pop_front();
     }
@@ -141,6 +144,7 @@ void Member::State::after_adoption() {
         act(Restore{.applied = applied, .lineage = view.settlement->lineage});
     } else if (!was) {
         started = std::max(started, applied);
+        catching_up_since = now;
         running_view = {};
         stopped = taking = false;
         act(Activated{.first_step = me->first_step, .view = line.tip()});
@@ -151,6 +155,7 @@ void Member::State::after_adoption() {
         running_view = {};
         if (applied + 1 == settlement.applied) {
             taking = true;
+            catching_up_since = now;
             act(TakeResult{.step = applied, .holders = settlement.holders});
         } else if (applied != settlement.applied && !CHAOS_PLANTED(flush_skipped) && !CHAOS_PLANTED(holder_ignored)) {
             return exclude("this node's steps do not fit those of view " + brief(view.name), false);

@@ -210,6 +210,7 @@ void Member::State::excuse_lateness() {
     if (without_quorum_since != never) without_quorum_since += late;
     if (proposal) proposal->deadline += late;
     ticked_at = now;
+    late_until = now + 2 * options.heartbeat;
 }
 
 void Member::State::tick() {

@@ -25,7 +25,8 @@ void Member::State::on_link_closed(NodeId peer) {
     dialling.erase(peer);
     const auto at = connections.find(peer);
     if (at == connections.end()) return;
-    const bool process_ended = !at->second.said_bye;
+    // What piled up while our own loop stood still says little about others.
+    const bool process_ended = !at->second.said_bye && now >= late_until;
     connections.erase(at);
     lose_link(peer, process_ended ? Reason::closed : Reason::silent);
 }
@@ -347,6 +348,10 @@ void Member::State::detect() {
             exclude("view " + brief(tip().name) + " goes on without this node", false);
         return;
     }
+    const MemberInfo* me = tip().find(self());
+    const bool behind = taking || (me->standing == Standing::active && me->first_step > applied);
+    if (role == Role::active && behind && !stopped && now - catching_up_since > 8 * options.detect)
+        return exclude("the results it lacks are nowhere to be had", false);
     // Links of the view that have no connection: dial, and give up in time. Saying so may at once lead to the next
     // view.
     const ViewPtr before = line.tip();

@@ -120,10 +120,11 @@ struct Member::State {
     // Training.
     std::uint64_t applied = 0;
     std::uint64_t stable = 0;
-    std::uint64_t started = 0;  // one more than the youngest step begun
-    Name running_view{};        // zero: no step runs
-    bool stopped = false;       // by a flush, until a settlement is adopted
-    bool taking = false;        // a result is being taken from a holder
+    std::uint64_t started = 0;          // one more than the youngest step begun
+    Name running_view{};                // zero: no step runs
+    bool stopped = false;               // by a flush, until a settlement is adopted
+    bool taking = false;                // a result is being taken from a holder
+    Nanoseconds catching_up_since = 0;  // a settled result, or those before its first step, are on their way
     Nanoseconds step_began_at = 0;
     Nanoseconds step_time = 0;  // smoothed
 
@@ -135,6 +136,7 @@ struct Member::State {
     std::deque<Candidate> lost;                   // members that failed: dialled now and then
     Nanoseconds beat_at = 0;
     Nanoseconds ticked_at = 0;
+    Nanoseconds late_until = 0;  // what is handled before that may be old news
     Nanoseconds repair_at = 0;
     std::uint64_t repairs = 0;
     Seen seen;

@@ -187,7 +187,9 @@ bool World::leaves_quorum(const Node& node) {
 
 // I3, where one failure is all that happens: steps go on within detection, two round trips and the cost of a step.
 void World::check_recovery(Host host) {
-    if (setup_.scenario != "single") return;
+    const auto failures = std::count_if(setup_.faults.begin(), setup_.faults.end(),
+                                        [](const Fault& fault) { return fault.kind != FaultKind::join; });
+    if (setup_.scenario != "single" || failures != 1) return;
     // Who was hit comes back as a newcomer, and who had just come in has no step to go on with.
     constexpr std::uint32_t settled_commits = 3;
     if (struck_at_ == 0) {
