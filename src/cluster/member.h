@@ -140,7 +140,7 @@ struct StartStep {
     std::uint64_t step = 0;
     ViewPtr view;
 };
-struct StopStep {};  // abandon the all-reduce in flight; keep g and R
+struct StopStep {};  // abandon what is in flight, apply nothing more; keep g and R
 // Take the result of `step` from a holder, apply it, report Applied.
 struct TakeResult {
     std::uint64_t step = 0;

@@ -343,15 +343,24 @@ void Member::State::detect() {
         // On its way out, and nobody is there any more to whom it could give its last steps.
         const bool among_members =
             std::ranges::any_of(connections, [&](const auto& entry) { return tip().has(entry.second.member); });
+        const bool passed = std::ranges::any_of(connections, [&](const auto& entry) {
+            return entry.second.applied > tip().first_step && line.contains(entry.second.view, entry.second.epoch);
+        });
         const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
-        if (role == Role::active && !leaving && (connections.empty() || (!among_members && late)))
+        if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
             exclude("view " + brief(tip().name) + " goes on without this node", false);
         return;
     }
     const MemberInfo* me = tip().find(self());
     const bool behind = taking || (me->standing == Standing::active && me->first_step > applied);
-    if (role == Role::active && behind && !stopped && now - catching_up_since > 8 * options.detect)
-        return exclude("the results it lacks are nowhere to be had", false);
+    if (role == Role::active && behind && !stopped && now - catching_up_since > 8 * options.detect) {
+        // The results it lacks are nowhere to be had: the others must settle without it. It still votes on that.
+        Request request;
+        request.kind = RequestKind::stuck;
+        request.name = tip().name;
+        ask_for(std::move(request));
+        if (line.empty()) return;
+    }
     // Links of the view that have no connection: dial, and give up in time. Saying so may at once lead to the next
     // view.
     const ViewPtr before = line.tip();

@@ -79,7 +79,7 @@ bool Member::State::on_prepare(NodeId from, const MessagePtr& message) {
     }
     if (prepare.flush && role == Role::active && !stopped) {
         stopped = true;
-        if (running_view != Name{} || taking) act(StopStep{});
+        act(StopStep{});
         running_view = {};
         taking = false;
     }

@@ -219,7 +219,8 @@ void World::check_fork(Host host, const cluster::View& view) {
     for (const cluster::MemberInfo& member : parent->members) {
         if (member.standing != Standing::active || view.has(member.id)) continue;
         const Node& lost = *nodes_[host_of(member.id.node)];
-        const bool same_life = lost.running() && lost.life() == member.id.incarnation / incarnations_per_life;
+        // One that came back in another life, or in another line, is no longer that member.
+        const bool same_life = lost.running() && lost.member().id() == member.id;
         if (same_life || (!lost.running() && lost.silent)) all_closed = false;
     }
     if (!all_closed && now_ - last_commit_[host] < setup_.options.fork_after / 10 * 7)
@@ -403,6 +404,15 @@ bool World::quorum_is_gone() const {
 
 // ---- the end
 
+// By a view that others train under.
+bool World::is_revoked(const Node& node) const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
+        if (!other->running() || other.get() == &node || other->member().role() != cluster::Role::active) return false;
+        const auto& revoked = other->member().view()->revoked;
+        return std::binary_search(revoked.begin(), revoked.end(), node.self());
+    });
+}
+
 bool World::settled() {
     const ViewPtr& youngest = invariants_.youngest();
     ViewPtr common;
@@ -412,8 +422,7 @@ bool World::settled() {
     for (Host host = 0; host < nodes_.size(); ++host) {
         const Node& node = *nodes_[host];
         if (!node.running() || node.finished || node.excused) continue;
-        const auto& revoked = youngest->revoked;
-        if (std::binary_search(revoked.begin(), revoked.end(), node.self())) continue;
+        if (is_revoked(node)) continue;
         if (!youngest->institution_in(institution(setup_.institutions[host]))) continue;
         if (node.member().role() != cluster::Role::active) {
             together_ = false;

@@ -152,6 +152,7 @@ private:
     void heal();
     void poll();
     [[nodiscard]] bool settled();
+    [[nodiscard]] bool is_revoked(const Node& node) const;
     [[nodiscard]] bool quorum_is_gone() const;
     void prepare_cluster();
     void explain_stuck();
