@@ -275,7 +275,10 @@ void Member::State::advance() {
         if (member.standing != Standing::active) continue;
         const auto promise = proposal->promises.find(node);
         if (promise != proposal->promises.end()) {
-            somebody_runs = somebody_runs || promise->second.report.role == Role::active;
+            const bool runs = promise->second.report.role == Role::active;
+            somebody_runs = somebody_runs || runs;
+            // It is there, but no link of the view leads to it any more: it would be left out.
+            if (runs && role == Role::active && !std::ranges::binary_search(reached, node)) missing.insert(node);
             continue;
         }
         missing.insert(node);
