@@ -107,6 +107,7 @@ void Member::State::after_adoption() {
             for (const MemberInfo& member : view.members)
                 contacts.push_back({.node = member.id.node, .address = member.address});
             note("the cluster went on without this node's earlier life; it joins anew");
+            past = std::move(line);
             line.clear();
             acceptor = {};
             proposal.reset();

@@ -353,6 +353,7 @@ void Member::State::exclude(const std::string& why, bool final) {
     accepts_seen.clear();
     missing_since.clear();
     wanted_links.clear();
+    past = std::move(line);
     line.clear();
     if (final || leaving) {
         while (!connections.empty()) drop(connections.begin()->first, why);

@@ -18,7 +18,7 @@ void Member::State::on_link_up(NodeId peer) {
     dialling.erase(peer);
     missing_since.erase(peer);
     connections[peer] = fresh;
-    send(peer, hello());
+    greet(peer, connections[peer]);
 }
 
 void Member::State::on_link_closed(NodeId peer) {
@@ -74,6 +74,13 @@ MessagePtr Member::State::hello() const {
     return make_message(hello);
 }
 
+// Says Hello, but not over and over.
+void Member::State::greet(NodeId peer, Connection& connection) {
+    if (connection.hello_sent_at != 0 && now - connection.hello_sent_at < options.heartbeat) return;
+    connection.hello_sent_at = now;
+    send(peer, hello());
+}
+
 void Member::State::on_hello(NodeId from, const Hello& hello) {
     Connection& connection = connections.at(from);
     if (hello.member.node != from) {
@@ -88,6 +95,7 @@ void Member::State::on_hello(NodeId from, const Hello& hello) {
         return drop(from, why);
     }
     connection.greeted = true;
+    greet(from, connection);
     connection.member = hello.member;
     connection.role = hello.role;
     connection.view = hello.view;
@@ -123,13 +131,23 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
         const Nanoseconds sample = now - beat.echo - beat.held;
         connection.round_trip = connection.round_trip == 0 ? sample : (7 * connection.round_trip + sample) / 8;
     }
-    if (!connection.greeted) return;
+    if (!connection.greeted) return greet(from, connection);  // its Hello was lost; ours makes it say it again
     if (beat.view != Name{}) compare_lines(from, beat.view, beat.epoch);
 }
 
 // A peer told which view it is at.
 void Member::State::compare_lines(NodeId from, const Name& view, std::uint64_t epoch) {
-    if (line.empty() || line.contains(view, epoch)) return;
+    if (line.empty()) {
+        // Who was left out may be the only one to know what was decided.
+        if (past.empty() || epoch >= past.tip()->epoch) return;
+        if (auto decisions = past.since(view, epoch, 64)) {
+            History history;
+            history.decisions = std::move(*decisions);
+            send(from, make_signed(std::move(history), identity.member, 0, signer));
+        }
+        return;
+    }
+    if (line.contains(view, epoch)) return;
     if (epoch > tip().epoch) {
         send(from, make_message(CatchUp{.view = tip().name, .epoch = tip().epoch}));
     } else {

@@ -39,6 +39,7 @@ struct Connection {
     bool said_bye = false;
     Nanoseconds claimed_at = 0;  // when its figures were last told to a proposer
     Nanoseconds summary_sent_at = 0;
+    Nanoseconds hello_sent_at = 0;
     Nanoseconds needed_at = 0;  // when it last served a purpose
 };
 
@@ -113,6 +114,7 @@ struct Member::State {
 
     Role role = Role::outside;
     Line line;
+    Line past;  // the line that went on without us: its members may not know yet what was decided
     bool leaving = false;
     bool gone = false;    // left, expelled or revoked for good
     std::string refusal;  // the last one we were given, in words
@@ -200,6 +202,7 @@ struct Member::State {
     [[nodiscard]] std::vector<LinkInfo> claims();
     [[nodiscard]] LineSummary summary() const;
     [[nodiscard]] MessagePtr hello() const;
+    void greet(NodeId peer, Connection& connection);
     [[nodiscard]] bool serves(NodeId peer, const Connection& connection) const;
     void flood(const MessagePtr& message, NodeId except);
 
