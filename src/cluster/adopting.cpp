@@ -57,14 +57,12 @@ bool Member::State::adopt(const DecidePtr& decision) {
     }
     const ViewPtr& next = *following;
     for (const Removal& removal : delta.removals) {
-        constexpr std::size_t lost_kept = 64;
         const MemberInfo* member = tip().find(removal.node);
         // Those who did not mean to go may be back one day, or lead a line of their own.
         const bool against_its_will = removal.reason == Reason::failed || removal.reason == Reason::restarted ||
                                       removal.reason == Reason::cut_off;
         if (!against_its_will || removal.node == self()) continue;
-        lost.push_back({.node = removal.node, .address = member->address});
-        if (lost.size() > lost_kept) lost.pop_front();
+        remember_lost({.node = removal.node, .address = member->address});
     }
     line.append(next, decision, applied);
     acceptor = {};

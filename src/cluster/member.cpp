@@ -223,6 +223,7 @@ void Member::State::tick() {
         keep_connections();
         repeat_own();
         if (role == Role::joining || role == Role::returning) continue_joining();
+        take_what_others_have();
         if (role == Role::active || role == Role::syncing) repair_overlay();
         if (leaving) finish_leaving();
         consider_proposing();
@@ -263,6 +264,8 @@ void Member::State::maybe_start_step() {
         if (!tip().has(identity.member) && !still_to_come) {
             running_view = {};
             if (leaving) return finish_leaving();
+            // Others may still need the result from it (detect() sees when not).
+            if (!tip().settlement && !connections.empty()) return;
             const bool final = std::ranges::binary_search(tip().revoked, self());
             exclude("view " + brief(tip().name) + " goes on without this node", final);
         }

@@ -231,6 +231,7 @@ struct History {
     std::vector<Decide> decisions;                  // oldest first
     std::optional<std::vector<std::uint8_t>> view;  // encoded View that the first decision follows
     std::vector<Ancestor> ancestors;                // of that view
+    std::vector<Candidate> lost;                    // members that failed, and may lead a line of their own
     Stamp stamp;
 };
 

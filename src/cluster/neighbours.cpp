@@ -177,7 +177,9 @@ void Member::State::on_catch_up(NodeId from, const CatchUp& message) {
 
 // The view and what led to it, for one who has none.
 void Member::State::send_whole(NodeId to) {
-    send(to, make_signed(line.whole(applied), identity.member, 0, signer));
+    History history = line.whole(applied);
+    history.lost.assign(lost.begin(), lost.end());
+    send(to, make_signed(std::move(history), identity.member, 0, signer));
 }
 
 void Member::State::on_history(NodeId from, const History& history, const Message& message) {
@@ -226,6 +228,7 @@ void Member::State::on_whole(const History& history) {
         if (!line.empty()) exclude("the cluster went on without this node", false);
         return;
     }
+    for (const Candidate& candidate : history.lost) remember_lost(candidate);
     line = std::move(fresh);
     acceptor = {};
     highest_round = 0;
@@ -366,7 +369,8 @@ void Member::State::detect() {
         });
         const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
         if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
-            exclude("view " + brief(tip().name) + " goes on without this node", false);
+            exclude("view " + brief(tip().name) + " goes on without this node",
+                    std::ranges::binary_search(tip().revoked, self()));
         return;
     }
     const MemberInfo* me = tip().find(self());
@@ -445,6 +449,26 @@ void Member::State::keep_connections() {
     }
     for (const NodeId peer : idle) drop(peer, "no link was agreed");
     std::erase_if(wanted_links, [&](const auto& entry) { return now > entry.second; });
+}
+
+void Member::State::remember_lost(const Candidate& candidate) {
+    constexpr std::size_t lost_kept = 64;
+    if (candidate.node == self() || std::ranges::find(lost, candidate.node, &Candidate::node) != lost.end()) return;
+    lost.push_back(candidate);
+    if (lost.size() > lost_kept) lost.pop_front();
+}
+
+// Neighbours that have gone past the step that we are stuck in have its result.
+void Member::State::take_what_others_have() {
+    const bool stuck = role == Role::active && running_view != Name{} && !stopped && !taking &&
+                       now - std::max(step_began_at, took_at) > options.detect;
+    if (!stuck) return;
+    std::vector<NodeId> holders;
+    for (const auto& [peer, connection] : connections)
+        if (connection.applied > applied && line.contains(connection.view, connection.epoch)) holders.push_back(peer);
+    if (holders.empty()) return;
+    took_at = now;
+    act(TakeResult{.step = applied, .holders = std::move(holders)});
 }
 
 // A member with too few links looks for more; and whoever failed may be back, or lead a line of its own.

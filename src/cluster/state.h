@@ -128,6 +128,7 @@ struct Member::State {
     bool taking = false;                // a result is being taken from a holder
     Nanoseconds catching_up_since = 0;  // a settled result, or those before its first step, are on their way
     Nanoseconds step_began_at = 0;
+    Nanoseconds took_at = 0;    // when the result of a step in flight was last asked for
     Nanoseconds step_time = 0;  // smoothed
 
     // Connections.
@@ -196,6 +197,8 @@ struct Member::State {
     void detect();
     void keep_connections();
     void repair_overlay();
+    void remember_lost(const Candidate& candidate);
+    void take_what_others_have();
     void dial(NodeId peer, const std::string& address);
     void send_summary(NodeId to);
     [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;

@@ -363,6 +363,7 @@ void walk(Archive& archive, History& history) {
     walk_list(archive, history.decisions, max_decisions, Walk{});
     walk_optional(archive, history.view, [](auto& inner, auto& blob) { walk_blob(inner, blob); });
     walk_list(archive, history.ancestors, max_ancestors, Walk{});
+    walk_list(archive, history.lost, max_candidates, Walk{});
     walk(archive, history.stamp);
 }
 

@@ -88,6 +88,7 @@ std::vector<MessagePtr> every_kind() {
     history.decisions = {std::get<Decide>(all[12]->body)};
     history.view = std::vector<std::uint8_t>{1, 2};
     history.ancestors = summary.ancestors;
+    history.lost = {{.node = {2, 2}, .address = "x"}};
     all.push_back(make_signed(history, author, 0, signer));
     return all;
 }
