@@ -65,7 +65,8 @@ bool read_seeds(const std::string& text, chaos::cli::SimOptions& options) {
     const char* end = text.data() + text.size();
     const auto first = std::from_chars(text.data(), text.data() + dots, options.first_seed);
     const auto last = std::from_chars(text.data() + dots + 2, end, options.last_seed);
-    options.sweep = first.ec == std::errc() && first.ptr == text.data() + dots && last.ec == std::errc() && last.ptr == end;
+    options.sweep =
+        first.ec == std::errc() && first.ptr == text.data() + dots && last.ec == std::errc() && last.ptr == end;
     return options.sweep;
 }
 
@@ -81,14 +82,17 @@ void add_sim(CLI::App& program, Job& job) {
             },
             "All runs of the seeds A to B - 1, on all cores")
         ->type_name("A..B");
-    command->add_option("--nodes", options->nodes, "Nodes at the start (default: the seed decides, 2 to 40)")->type_name("N");
+    command->add_option("--nodes", options->nodes, "Nodes at the start (default: the seed decides, 2 to 40)")
+        ->type_name("N");
     command
         ->add_option("--scenario", options->scenario,
                      "churn, partition, flashcrowd, wan, liar, blackout, freeze, links, institutions, lossy, single,\n"
                      "calm, scale, or mixed (default): the seed decides")
         ->type_name("NAME");
-    command->add_option("--policy", options->policy, "strict or continue: what a side without a quorum does")->type_name("NAME");
-    command->add_option("--seconds", options->seconds, "For how long things go wrong, in virtual seconds")->type_name("S");
+    command->add_option("--policy", options->policy, "strict or continue: what a side without a quorum does")
+        ->type_name("NAME");
+    command->add_option("--seconds", options->seconds, "For how long things go wrong, in virtual seconds")
+        ->type_name("S");
     command->add_option("--report", options->report, "Draw what happened in the run of --seed")->type_name("OUT.html");
     command->add_flag("--trace", options->trace, "Print what each node does");
     command->add_flag("--keep-going", options->keep_going, "With --seeds: print every failure, not only the first");

@@ -16,7 +16,7 @@ using sim::Outcome;
 sim::Wishes wishes_of(const SimOptions& options) {
     sim::Wishes wishes;
     wishes.scenario = options.scenario;
-    if (options.nodes) wishes.nodes = *options.nodes;
+    wishes.nodes = options.nodes;
     if (options.policy) wishes.strict = *options.policy == "strict";
     if (options.seconds) wishes.duration = static_cast<sim::Time>(*options.seconds) * sim::second;
     return wishes;
@@ -55,20 +55,22 @@ Result<bool> run_one(const SimOptions& options) {
     sim::World world(setup, watching);
     const Outcome outcome = sim::run(world, setup);
     const sim::Statistics& sums = outcome.statistics;
-    std::printf("%s: %.1f virtual seconds, %llu steps, %llu views, %llu forks, %llu messages of %.1f bytes, stalled for "
-                "%.1f node-seconds\n",
-                headline(outcome).c_str(), static_cast<double>(sums.ended_at) / sim::second,
-                static_cast<unsigned long long>(sums.steps), static_cast<unsigned long long>(sums.views),
-                static_cast<unsigned long long>(sums.forks), static_cast<unsigned long long>(sums.messages),
-                static_cast<double>(sums.bytes) / static_cast<double>(std::max<std::uint64_t>(sums.messages, 1)),
-                static_cast<double>(sums.stalled) / sim::second);
+    std::printf(
+        "%s: %.1f virtual seconds, %llu steps, %llu views, %llu forks, %llu messages of %.1f bytes, stalled for "
+        "%.1f node-seconds\n",
+        headline(outcome).c_str(), static_cast<double>(sums.ended_at) / sim::second,
+        static_cast<unsigned long long>(sums.steps), static_cast<unsigned long long>(sums.views),
+        static_cast<unsigned long long>(sums.forks), static_cast<unsigned long long>(sums.messages),
+        static_cast<double>(sums.bytes) / static_cast<double>(std::max<std::uint64_t>(sums.messages, 1)),
+        static_cast<double>(sums.stalled) / sim::second);
     std::printf("most bytes were sent for: %s\n", sim::busiest_kinds(sums).c_str());
     if (!options.report.empty()) {
         CHAOS_CHECK(sim::write_report(options.report, world, outcome));
         std::printf("wrote %s\n", options.report.c_str());
     }
     if (!outcome.failure) {
-        std::puts(sums.stopped_rightly ? "stopped, as it must: strict, and a quorum is gone for good" : "all invariants held");
+        std::puts(sums.stopped_rightly ? "stopped, as it must: strict, and a quorum is gone for good"
+                                       : "all invariants held");
         return true;
     }
     print_failure(options, outcome);
@@ -89,20 +91,21 @@ Result<bool> run_many(const SimOptions& options) {
         if (!terminal || now - shown < std::chrono::milliseconds(200)) return;
         shown = now;
         std::fprintf(stderr, "\r%llu of %llu seeds, %llu failed ", static_cast<unsigned long long>(sums.runs),
-                     static_cast<unsigned long long>(settings.end - settings.begin), static_cast<unsigned long long>(failures));
+                     static_cast<unsigned long long>(settings.end - settings.begin),
+                     static_cast<unsigned long long>(failures));
     };
-    if (options.keep_going)
-        settings.failed = [&](const Outcome& outcome) { print_failure(options, outcome); };
+    if (options.keep_going) settings.failed = [&](const Outcome& outcome) { print_failure(options, outcome); };
     CHAOS_TRY(const sim::SweepResult result, sim::sweep(settings, wishes_of(options)));
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (terminal) std::fputs("\r", stderr);
     const sim::Sums& sums = result.sums;
-    std::printf("%llu seeds in %.1f s: %.0f virtual hours, %llu steps, %llu views, %llu forks, %llu foundings, %llu stopped "
-                "rightly, %llu failed\n",
-                static_cast<unsigned long long>(sums.runs), took, static_cast<double>(sums.simulated) / sim::second / 3600,
-                static_cast<unsigned long long>(sums.steps), static_cast<unsigned long long>(sums.views),
-                static_cast<unsigned long long>(sums.forks), static_cast<unsigned long long>(sums.foundings),
-                static_cast<unsigned long long>(sums.stopped_rightly), static_cast<unsigned long long>(result.failures));
+    std::printf(
+        "%llu seeds in %.1f s: %.0f virtual hours, %llu steps, %llu views, %llu forks, %llu foundings, %llu stopped "
+        "rightly, %llu failed\n",
+        static_cast<unsigned long long>(sums.runs), took, static_cast<double>(sums.simulated) / sim::second / 3600,
+        static_cast<unsigned long long>(sums.steps), static_cast<unsigned long long>(sums.views),
+        static_cast<unsigned long long>(sums.forks), static_cast<unsigned long long>(sums.foundings),
+        static_cast<unsigned long long>(sums.stopped_rightly), static_cast<unsigned long long>(result.failures));
     if (!result.first) return true;
     print_failure(options, *result.first);
     print_shrunk(*sim::make_setup(result.first->seed, wishes_of(options)));

@@ -73,7 +73,7 @@ Model vgg(std::string_view name, std::span<const std::uint64_t> widths) {
         layers.convolution_with_bias(in, out, 3);
         in = out;
     }
-    layers.linear(512 * 7 * 7, 4096);
+    layers.linear(std::uint64_t{512} * 7 * 7, 4096);
     layers.linear(4096, 4096);
     layers.linear(4096, classes);
     return {name, std::move(layers.variables)};
@@ -86,7 +86,7 @@ Model alexnet() {
     layers.convolution_with_bias(192, 384, 3);
     layers.convolution_with_bias(384, 256, 3);
     layers.convolution_with_bias(256, 256, 3);
-    layers.linear(256 * 6 * 6, 4096);
+    layers.linear(std::uint64_t{256} * 6 * 6, 4096);
     layers.linear(4096, 4096);
     layers.linear(4096, classes);
     return {"AlexNet", std::move(layers.variables)};

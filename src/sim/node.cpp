@@ -46,7 +46,8 @@ void Node::boot(bool founds) {
     busy_until = 0;
     trainer_.emplace(
         *this, world_.toy(), world_.planner(),
-        TrainerSettings{.speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = host_ * 5});
+        TrainerSettings{
+            .speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = std::uint64_t{host_} * 5});
     trainer_->set_slowness(slowness);
     trainer_->donor().lie(lies);
     std::optional<cluster::Checkpoint> newest;

@@ -1,7 +1,7 @@
 #include "sim/run.h"
 
 #ifdef _OPENMP
-#include <omp.h>
+extern "C" void omp_set_num_threads(int threads);  // declared here: not every compiler has OpenMP's header at hand
 #endif
 
 namespace chaos::sim {

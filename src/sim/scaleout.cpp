@@ -132,6 +132,7 @@ Rhythm plan_rhythm(const Setting& setting, Time compute, std::optional<Host> wit
         }
     }
     std::vector<Flow> flows;
+    flows.reserve(load.size());
     for (const auto& [pair, bytes] : load) flows.push_back({pair.first, pair.second, bytes});
     rhythm.exchange = bundle_of(wiring, flows, exchange_weight);
     rhythm.fill = std::max<Time>(static_cast<Time>(plan->predicted_ns) - busiest(wiring, flows), 0);

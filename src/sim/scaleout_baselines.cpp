@@ -223,6 +223,7 @@ ScaleOut restart_from_store(Strategy strategy, const Setting& setting, const std
     std::vector<Host> readers = alive;
     for (Host index = 0; index < setting.joiners; ++index) readers.push_back(setting.joiner(index));
     std::vector<Flow> reads;
+    reads.reserve(readers.size());
     for (const Host reader : readers) reads.push_back({setting.store(), reader, setting.state_bytes});
     std::vector<Time> ends;
     static_cast<void>(run_flows(wiring, reads, &ends));

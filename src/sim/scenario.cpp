@@ -63,12 +63,14 @@ public:
         std::uint64_t leaves = setup_.nodes / 3;
         for (std::uint64_t i = 0; i < count; ++i) {
             const std::uint64_t kind = dice_.below(10);
-            if (kind < 3)
+            if (kind < 3) {
                 newcomer(moment());
-            else if (kind < 5 && leaves > 0 && --leaves < setup_.nodes)
+            } else if (kind < 5 && leaves > 0) {
+                --leaves;
                 add(moment(), FaultKind::leave, any());
-            else
+            } else {
                 crash();
+            }
         }
     }
     void cuts(std::uint64_t count) {
@@ -293,8 +295,8 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
 
     // A few nodes do a step in some hundred milliseconds; many are bounded by the exchange.
     const std::uint64_t step_ms = setup.scenario == "scale" ? 1000 : dice.between(150, 500);
-    const std::uint64_t each =
-        setup.batch * 1000 / step_ms / (setup.scenario == "scale" ? setup.nodes : std::min<Host>(setup.nodes, 4));
+    const std::uint64_t each = std::uint64_t{setup.batch} * 1000 / step_ms /
+                               (setup.scenario == "scale" ? setup.nodes : std::min<Host>(setup.nodes, 4));
     for (Host host = 0; host < setup.hosts; ++host) {
         setup.speeds.push_back(
             static_cast<std::uint32_t>(std::max<std::uint64_t>(1, each * dice.between(60, 140) / 100)));

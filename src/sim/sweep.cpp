@@ -60,6 +60,7 @@ Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
     };
     const unsigned count = settings.threads > 0 ? settings.threads : std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
+    threads.reserve(count);
     for (unsigned i = 0; i < count; ++i) threads.emplace_back(work);
     for (std::thread& thread : threads) thread.join();
     return result;

@@ -112,8 +112,7 @@ void put_shard(const Toy& toy, std::span<const float> shard_floats, std::uint32_
     CHAOS_ASSERT(shard_floats.size() == std::size_t{count} * (1 + slots));
     for (unsigned part = 0; part <= slots; ++part) {
         const auto piece = shard_floats.subspan(std::size_t{part} * count, count);
-        std::copy(piece.begin(), piece.end(),
-                  floats.begin() + static_cast<std::ptrdiff_t>(part * toy.parameters + begin));
+        std::copy(piece.begin(), piece.end(), floats.begin() + std::ptrdiff_t{part} * toy.parameters + begin);
     }
 }
 
