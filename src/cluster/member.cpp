@@ -286,6 +286,8 @@ void Member::State::maybe_start_step() {
 }
 
 void Member::State::on_applied(const Applied& event) {
+    // What was reported in a flush stays true until it is settled.
+    CHAOS_ASSERT(role != Role::active || !stopped);
     if (role == Role::syncing || (role == Role::active && running_view == Name{} && !taking)) {
         // A joiner follows, or a newly active one takes what is between its state and its first step.
         applied = std::max(applied, event.step + 1);
@@ -294,7 +296,6 @@ void Member::State::on_applied(const Applied& event) {
         return;
     }
     if (role != Role::active || event.step != applied) return;
-    CHAOS_ASSERT(taking || !stopped);
     if (!taking && step_began_at > 0) {
         const Nanoseconds took = now - step_began_at;
         step_time = step_time == 0 ? took : (3 * step_time + took) / 4;

@@ -406,7 +406,8 @@ void Member::State::detect() {
         return exclude("none of its neighbours is there any more", false);
     // Members and links that the tip no longer lists may still owe steps to the view that governs them.
     const ViewPtr governing = line.governing(applied);
-    if (role == Role::active && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
+    const bool takes_part = role == Role::active && running_view != Name{};  // in a step; not taking a settled result
+    if (takes_part && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
         for (const NodeId peer : governing->neighbours(self())) {
             const MemberInfo* member = governing->find(peer);
             if (member->standing != Standing::active) continue;

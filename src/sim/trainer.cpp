@@ -83,7 +83,8 @@ void Trainer::start_step(std::uint64_t step, const ViewPtr& view) {
 
 void Trainer::stop_step() {
     exchange_.reset();
-    wanted_ = store_.applied();  // and nothing more is applied
+    joiner_.stop();
+    asking_ = false;
 }
 
 void Trainer::take_result(std::uint64_t step) {
