@@ -74,14 +74,8 @@ void add_sim(CLI::App& program, Job& job) {
     auto options = std::make_shared<chaos::cli::SimOptions>();
     CLI::App* command = program.add_subcommand("sim", "Try to break the cluster's protocol in a simulation");
     command->add_option("--seed", options->seed, "The run of this seed; the same on every machine")->type_name("N");
-    command
-        ->add_option_function<std::string>(
-            "--seeds",
-            [options](const std::string& text) {
-                if (!read_seeds(text, *options)) throw CLI::ValidationError("--seeds", "takes A..B, e.g. 0..2000");
-            },
-            "All runs of the seeds A to B - 1, on all cores")
-        ->type_name("A..B");
+    auto seeds = std::make_shared<std::string>();
+    command->add_option("--seeds", *seeds, "All runs of the seeds A to B - 1, on all cores")->type_name("A..B");
     command->add_option("--nodes", options->nodes, "Nodes at the start (default: the seed decides, 2 to 40)")
         ->type_name("N");
     command
@@ -108,7 +102,9 @@ void add_sim(CLI::App& program, Job& job) {
         "  chaos sim --seeds 0..2000\n"
         "  chaos sim --seed 3 --scenario partition --policy continue --nodes 12 --report out.html\n"
         "  chaos sim --compare --markdown docs/scale-out.md\n");
-    command->callback([&job, command, options, compare] {
+    command->callback([&job, command, options, seeds, compare] {
+        if (!seeds->empty() && !read_seeds(*seeds, *options))
+            throw CLI::ValidationError("--seeds", "takes A..B, e.g. 0..2000");
         if (!compare->wanted && !compare->markdown.empty())
             throw CLI::ValidationError("--markdown", "is the page that --compare makes");
         if (compare->wanted) {
