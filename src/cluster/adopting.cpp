@@ -65,11 +65,7 @@ bool Member::State::adopt(const DecidePtr& decision) {
         remember_lost({.node = removal.node, .address = member->address});
     }
     line.append(next, decision, applied);
-    acceptor = {};
-    proposal.reset();
-    round_zero_used = false;
-    highest_round = 0;
-    propose_at = without_quorum_since = never;
+    forget_ballots();
     // Votes may still be on their way to a proposer that had enough without them.
     std::erase_if(votes_seen, [&](const auto& entry) { return entry.first.first != next->parent; });
     accepts_seen.clear();
@@ -107,8 +103,7 @@ void Member::State::after_adoption() {
             note("the cluster went on without this node's earlier life; it joins anew");
             past = std::move(line);
             line.clear();
-            acceptor = {};
-            proposal.reset();
+            forget_ballots();
             pending.clear();
             start_joining(std::move(contacts));
         }
@@ -176,6 +171,15 @@ void Member::State::recheck_early() {
             flood(entry.message, entry.from);
         }
     }
+}
+
+// What was promised and proposed was about what follows the tip; now the tip is another.
+void Member::State::forget_ballots() {
+    acceptor = {};
+    proposal.reset();
+    round_zero_used = false;
+    highest_round = 0;
+    propose_at = without_quorum_since = never;
 }
 
 }  // namespace chaos::cluster

@@ -1,5 +1,9 @@
 // Which view follows from which events: pure functions from the current view, the events that wait, and the reports of
 // a flush to the Delta that is proposed. They also say in words why an event cannot have what it asks for.
+//
+//   fitness.cpp   how a request stands towards a view
+//   compose.cpp   planned changes
+//   settling.cpp  the end of an interrupted step, founding again
 #pragma once
 
 #include "cluster/message.h"
@@ -54,9 +58,9 @@ struct Composed {
 // Members of the view that its links would no longer reach if `node` left; empty: it may leave.
 [[nodiscard]] std::vector<NodeId> cut_off_by(const View& view, NodeId node);
 
-// The change that settles an interrupted step: keeps who reported and is reached from `proposer` over links that are
-// not down, as far as their steps allow. `restarted`: all reporters came back from a restart; the cluster is founded
-// again from the newest checkpoint among them. An error says why nothing can be settled.
+// The change that settles an interrupted step: keeps those of the reporters who hang together over links that are not
+// down, as far as their steps allow. Where all came back from a restart, the cluster is founded again from the newest
+// checkpoint among them. An error says why nothing can be settled.
 [[nodiscard]] Result<Delta> compose_settlement(const View& view, NodeId proposer,
                                                const std::map<NodeId, Report>& reports, std::span<const LinkId> down,
                                                bool fork);

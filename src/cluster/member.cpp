@@ -344,11 +344,7 @@ void Member::State::exclude(const std::string& why, bool final) {
     act(Excluded{.why = why, .final = final});
     running_view = {};
     stopped = taking = false;
-    proposal.reset();
-    acceptor = {};
-    round_zero_used = false;
-    highest_round = 0;
-    propose_at = without_quorum_since = never;
+    forget_ballots();
     pending.clear();
     pending_since.clear();
     own.clear();

@@ -1,4 +1,4 @@
-// Connections: greeting, heartbeats, the detection of silence, catching up, and lines that meet.
+// Connections: greeting, heartbeats, the detection of silence, and an overlay that stays whole.
 #include "cluster/state.h"
 
 #include <algorithm>
@@ -135,172 +135,6 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
     if (beat.view != Name{}) compare_lines(from, beat.view, beat.epoch);
 }
 
-// A peer told which view it is at.
-void Member::State::compare_lines(NodeId from, const Name& view, std::uint64_t epoch) {
-    if (line.empty()) {
-        // Who was left out may be the only one to know what was decided.
-        if (past.empty() || epoch >= past.tip()->epoch) return;
-        if (auto decisions = past.since(view, epoch, 64)) {
-            History history;
-            history.decisions = std::move(*decisions);
-            send(from, make_signed(std::move(history), identity.member, 0, signer));
-        }
-        return;
-    }
-    if (line.contains(view, epoch)) return;
-    if (epoch > tip().epoch) {
-        send(from, make_message(CatchUp{.view = tip().name, .epoch = tip().epoch}));
-    } else {
-        send_summary(from);
-    }
-}
-
-void Member::State::on_catch_up(NodeId from, const CatchUp& message) {
-    constexpr std::size_t decisions_at_once = 64;
-    if (line.empty()) return;
-    if (message.view == Name{}) {
-        // A newcomer asks; the view is large, so only those whom it lists get it.
-        if (tip().find(from) != nullptr) send_whole(from);
-        return;
-    }
-    History history;
-    if (auto decisions = line.since(message.view, message.epoch, decisions_at_once)) {
-        if (decisions->empty()) return;
-        history.decisions = std::move(*decisions);
-        send(from, make_signed(std::move(history), identity.member, 0, signer));
-    } else if (line.contains(message.view, message.epoch)) {
-        send_whole(from);  // further behind than decisions are kept
-    } else {
-        send_summary(from);
-    }
-}
-
-// The view and what led to it, for one who has none.
-void Member::State::send_whole(NodeId to) {
-    History history = line.whole(applied);
-    history.lost.assign(lost.begin(), lost.end());
-    send(to, make_signed(std::move(history), identity.member, 0, signer));
-}
-
-void Member::State::on_history(NodeId from, const History& history, const Message& message) {
-    if (history.stamp.author.node != from || !signature_fits(message, signer)) {
-        ++counters.forged;
-        return;
-    }
-    if (history.view) return on_whole(history);
-    if (line.empty()) return;
-    for (const Decide& decision : history.decisions) {
-        if (decision.delta.epoch <= tip().epoch) continue;
-        if (!signature_fits(*make_message(decision), signer)) {
-            ++counters.forged;
-            return;
-        }
-        if (!on_decide(std::make_shared<Decide>(decision)) || line.empty()) return;
-    }
-    // There may be more.
-    if (const auto at = connections.find(from); at != connections.end() && !line.empty() && !history.decisions.empty())
-        compare_lines(from, at->second.view, at->second.epoch);
-}
-
-// A line told from a whole view on: the way in for a newcomer. Whoever has a line of its own gets this when it is so
-// far behind that the way from there to here is forgotten, and heeds it only if nothing goes on where it is.
-void Member::State::on_whole(const History& history) {
-    if (role == Role::outside || (role == Role::active && !stopped)) return;
-    const Result<ViewPtr> base = decode_view(*history.view);
-    if (!base || (*base)->run != identity.run) {
-        ++counters.refused;
-        return;
-    }
-    Line fresh;
-    fresh.begin(*base, history.ancestors);
-    for (const Decide& decision : history.decisions) {
-        const ViewPtr governing = fresh.governing(decision.delta.first_step);
-        const Result<ViewPtr> next = apply(*fresh.tip(), governing.get(), decision.delta);
-        if (!next) {
-            ++counters.refused;
-            return;
-        }
-        fresh.append(*next, std::make_shared<Decide>(decision), 0);
-    }
-    if (!line.empty() && (fresh.tip()->epoch <= tip().epoch || fresh.tip()->founder != tip().founder)) return;
-    const bool seated = role == Role::returning && fresh.tip()->find(self()) != nullptr;
-    if ((!fresh.tip()->has(identity.member) && !seated) || role == Role::active) {
-        if (!line.empty()) exclude("the cluster went on without this node", false);
-        return;
-    }
-    for (const Candidate& candidate : history.lost) remember_lost(candidate);
-    line = std::move(fresh);
-    acceptor = {};
-    highest_round = 0;
-    round_zero_used = false;
-    proposal.reset();
-    propose_at = never;
-    act(Adopted{line.tip()});
-    persist();
-    after_adoption();
-}
-
-LineSummary Member::State::summary() const {
-    constexpr std::size_t ancestors_told = 512;
-    LineSummary summary;
-    summary.founder = tip().founder;
-    const std::vector<Ancestor>& all = line.ancestors();
-    const std::size_t told = std::min(all.size(), ancestors_told);
-    summary.ancestors.assign(all.end() - static_cast<std::ptrdiff_t>(told), all.end());
-    summary.meetings = tip().meetings;
-    return summary;
-}
-
-void Member::State::send_summary(NodeId to) {
-    const auto at = connections.find(to);
-    if (at == connections.end() ||
-        (at->second.summary_sent_at != 0 && now - at->second.summary_sent_at < options.heartbeat))
-        return;
-    at->second.summary_sent_at = now;
-    send(to, make_signed(summary(), identity.member, 0, signer));
-}
-
-void Member::State::on_summary(NodeId from, const LineSummary& theirs, const MessagePtr& message) {
-    if (line.empty()) return;
-    if (!signature_fits(*message, signer)) {
-        ++counters.forged;
-        return;
-    }
-    const Line::Meeting meeting = line.meet(theirs);
-    switch (meeting.outcome) {
-        case Meet::same:
-            return;
-        case Meet::behind:
-            return send(from, make_message(CatchUp{.view = tip().name, .epoch = tip().epoch}));
-        case Meet::win:
-        case Meet::other_freezes:
-            return send_summary(from);
-        case Meet::must_freeze: {
-            if (role == Role::active && tip().has(identity.member)) {
-                Request request;
-                request.kind = RequestKind::meet;
-                request.name = meeting.their_child;
-                ask_for(std::move(request));
-            }
-            return send_summary(from);
-        }
-        case Meet::strangers:
-            ++counters.refused;
-            note("refused " + brief(from) + ": its cluster was founded apart from ours, and such lines never merge");
-            return drop(from, "founded apart");
-        case Meet::lose: {
-            // The others of our line must hear it too.
-            for (const auto& [peer, connection] : connections)
-                if (peer != from && connection.greeted && tip().find(peer) != nullptr) send(peer, message);
-            note("our line met another of the same founder that goes on; " + std::to_string(applied) +
-                 " steps had been applied here");
-            exclude("our line ends in favour of that of " + brief(theirs.stamp.author.node), false);
-            join.contacts.insert(join.contacts.begin(), {.node = from, .address = ""});
-            return;
-        }
-    }
-}
-
 // What this end knows about a link: each end speaks of what it receives.
 Figures Member::State::measured(NodeId peer, const Connection& connection) const {
     Figures figures;
@@ -309,21 +143,16 @@ Figures Member::State::measured(NodeId peer, const Connection& connection) const
     return figures;
 }
 
-// Links whose figures differ from the agreed ones by more than a quarter.
+// Links whose figures are no longer those of the view.
 std::vector<LinkInfo> Member::State::claims() {
     constexpr std::size_t claims_at_once = 8;
     constexpr Nanoseconds claim_every = 60 * second;
-    const auto differs = [](std::uint32_t ours, std::uint32_t agreed) {
-        return ours > 0 && (ours > agreed + agreed / 4 || agreed > ours + ours / 4);
-    };
     std::vector<LinkInfo> result;
     for (auto& [peer, connection] : connections) {
         const LinkInfo* link = tip().find(link_between(self(), peer));
         if (link == nullptr || (connection.claimed_at > 0 && now - connection.claimed_at < claim_every)) continue;
         const Figures ours = measured(peer, connection);
-        if (!differs(ours.delay_us, link->figures.delay_us) && !differs(ours.rate_ab, link->figures.rate_ab) &&
-            !differs(ours.rate_ba, link->figures.rate_ba))
-            continue;
+        if (agrees(ours, link->figures)) continue;
         connection.claimed_at = now;
         result.push_back({.id = link->id, .figures = ours});
         if (result.size() == claims_at_once) break;
@@ -359,71 +188,82 @@ void Member::State::detect() {
         drop(peer, "nothing was heard");
         lose_link(peer, Reason::silent);
     }
+    // Saying that something is lost may at once lead to the next view, or to none: then the next tick looks again.
     if (line.empty()) return;
-    if (!tip().has(identity.member)) {
-        // On its way out, and nobody is there any more to whom it could give its last steps.
-        const bool among_members =
-            std::ranges::any_of(connections, [&](const auto& entry) { return tip().has(entry.second.member); });
-        const bool passed = std::ranges::any_of(connections, [&](const auto& entry) {
-            return entry.second.applied > tip().first_step && line.contains(entry.second.view, entry.second.epoch);
-        });
-        const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
-        if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
-            exclude("view " + brief(tip().name) + " goes on without this node",
-                    std::ranges::binary_search(tip().revoked, self()));
-        return;
-    }
+    if (!tip().has(identity.member)) return leave_when_passed_over();
+    const ViewPtr before = line.tip();
+    const auto same = [&] { return line.tip() == before; };
+    miss_results();
+    if (same()) miss_neighbours();
+    if (same()) miss_those_who_left();
+}
+
+// On its way out; nobody may be there any more to whom it could give its last steps.
+void Member::State::leave_when_passed_over() {
+    const bool among_members =
+        std::ranges::any_of(connections, [&](const auto& entry) { return tip().has(entry.second.member); });
+    const bool passed = std::ranges::any_of(connections, [&](const auto& entry) {
+        return entry.second.applied > tip().first_step && line.contains(entry.second.view, entry.second.epoch);
+    });
+    const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
+    if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
+        exclude("view " + brief(tip().name) + " goes on without this node",
+                std::ranges::binary_search(tip().revoked, self()));
+}
+
+// The others must settle what this member cannot go on from. It still votes on that.
+void Member::State::say_stuck() {
+    Request request;
+    request.kind = RequestKind::stuck;
+    request.name = tip().name;
+    ask_for(std::move(request));
+}
+
+// Results that a member lacks may be nowhere to be had.
+void Member::State::miss_results() {
     const MemberInfo* me = tip().find(self());
     const bool behind = taking || (me->standing == Standing::active && me->first_step > applied);
-    if (role == Role::active && behind && !stopped && now - catching_up_since > 8 * options.detect) {
-        // The results it lacks are nowhere to be had: the others must settle without it. It still votes on that.
-        Request request;
-        request.kind = RequestKind::stuck;
-        request.name = tip().name;
-        ask_for(std::move(request));
-        if (line.empty()) return;
-    }
-    // Links of the view that have no connection: dial, and give up in time. Saying so may at once lead to the next
-    // view.
-    const ViewPtr before = line.tip();
-    for (const NodeId peer : before->neighbours(self())) {
-        if (line.empty() || line.tip() != before) return;
+    if (role == Role::active && behind && !stopped && now - catching_up_since > 8 * options.detect) say_stuck();
+}
+
+// Links of the view that have no connection: dial, and give up in time.
+void Member::State::miss_neighbours() {
+    const ViewPtr view = line.tip();
+    const std::vector<NodeId> around = view->neighbours(self());
+    for (const NodeId peer : around) {
         if (const auto at = connections.find(peer); at != connections.end()) {
             // Another life of that node: the member is dead.
-            if (at->second.greeted && at->second.member > before->find(peer)->id) lose_link(peer, Reason::closed);
-            continue;
+            if (at->second.greeted && at->second.member > view->find(peer)->id) lose_link(peer, Reason::closed);
+        } else {
+            const auto [since, fresh] = missing_since.emplace(peer, now);
+            if (fresh) dial(peer, view->find(peer)->address);
+            if (now - since->second > options.detect) lose_link(peer, Reason::silent);
         }
-        const auto [since, fresh] = missing_since.emplace(peer, now);
-        if (fresh) dial(peer, before->find(peer)->address);
-        if (now - since->second > options.detect) lose_link(peer, Reason::silent);
+        if (line.tip() != view) return;
     }
-    if (line.empty() || line.tip() != before) return;
-    const std::vector<NodeId> around = tip().neighbours(self());
-    if (role == Role::syncing && std::ranges::all_of(around, [&](NodeId peer) {
-            const auto since = missing_since.find(peer);
-            return since != missing_since.end() && now - since->second > 8 * options.detect;
-        }))
-        return exclude("none of its neighbours is there any more", false);
-    // Members and links that the tip no longer lists may still owe steps to the view that governs them.
+    const bool alone = std::ranges::all_of(around, [&](NodeId peer) {
+        const auto since = missing_since.find(peer);
+        return since != missing_since.end() && now - since->second > 8 * options.detect;
+    });
+    if (role == Role::syncing && alone) return exclude("none of its neighbours is there any more", false);
+    std::erase_if(missing_since, [&](const auto& entry) {
+        return connections.contains(entry.first) || view->find(link_between(self(), entry.first)) == nullptr;
+    });
+}
+
+// Members and links that the tip no longer lists may still owe steps to the view that governs them.
+void Member::State::miss_those_who_left() {
     const ViewPtr governing = line.governing(applied);
     const bool takes_part = role == Role::active && running_view != Name{};  // in a step; not taking a settled result
-    if (takes_part && governing && governing->epoch < tip().epoch && applied < tip().first_step) {
-        for (const NodeId peer : governing->neighbours(self())) {
-            const MemberInfo* member = governing->find(peer);
-            if (member->standing != Standing::active) continue;
-            if (tip().has(member->id) && tip().find(link_between(self(), peer)) != nullptr) continue;
-            const auto at = connections.find(peer);
-            if (at != connections.end() && (!at->second.greeted || at->second.member == member->id)) continue;
-            Request request;
-            request.kind = RequestKind::stuck;
-            request.name = tip().name;
-            ask_for(std::move(request));
-            break;
-        }
+    if (!takes_part || !governing || governing->epoch == tip().epoch || applied >= tip().first_step) return;
+    for (const NodeId peer : governing->neighbours(self())) {
+        const MemberInfo* member = governing->find(peer);
+        if (member->standing != Standing::active) continue;
+        if (tip().has(member->id) && tip().find(link_between(self(), peer)) != nullptr) continue;
+        const auto at = connections.find(peer);
+        if (at != connections.end() && (!at->second.greeted || at->second.member == member->id)) continue;
+        return say_stuck();
     }
-    std::erase_if(missing_since, [&](const auto& entry) {
-        return connections.contains(entry.first) || tip().find(link_between(self(), entry.first)) == nullptr;
-    });
 }
 
 // Whether a connection is there for a reason.
@@ -472,51 +312,16 @@ void Member::State::take_what_others_have() {
     act(TakeResult{.step = applied, .holders = std::move(holders)});
 }
 
-// A member with too few links looks for more; and whoever failed may be back, or lead a line of its own.
+// Keeps the overlay whole; and whoever failed may be back, or lead a line of its own.
 void Member::State::repair_overlay() {
     if (now < repair_at || !tip().has(identity.member)) return;
     repair_at = now + 2 * options.detect;
+    if (role == Role::active) {
+        look_for_links();
+        look_past_a_neighbour();
+    }
+    link_around_leavers();
     const View& view = tip();
-    const std::size_t others = view.members.size() - 1;
-    if (role == Role::active && view.degree(self()) < std::min<std::size_t>(options.links_wanted, others)) {
-        std::vector<NodeId> candidates;
-        for (const MemberInfo& member : view.members) {
-            const NodeId node = member.id.node;
-            if (node != self() && member.standing == Standing::active &&
-                view.find(link_between(self(), node)) == nullptr)
-                candidates.push_back(node);
-        }
-        if (!candidates.empty()) {
-            const std::uint64_t choice = self().low * 0x9e3779b97f4a7c15U + ++repairs * 0xbf58476d1ce4e5b9U;
-            want_link(candidates[(choice >> 32) % candidates.size()]);
-        }
-    }
-    // No single member should be all that holds the overlay together: look at one neighbour at a time.
-    const std::vector<NodeId> around = view.neighbours(self());
-    if (role == Role::active && !around.empty()) {
-        const std::vector<NodeId> behind = cut_off_by(view, around[++repairs % around.size()]);
-        if (std::ranges::binary_search(behind, self())) {
-            for (std::size_t i = 0; i < view.members.size(); ++i) {
-                const MemberInfo& member = view.members[(self().low + repairs + i) % view.members.size()];
-                const NodeId node = member.id.node;
-                if (member.standing != Standing::active || std::ranges::binary_search(behind, node) ||
-                    view.find(link_between(self(), node)) != nullptr)
-                    continue;
-                want_link(node);
-                break;
-            }
-        }
-    }
-    // Neighbours of one who wants to leave link up around it, all with the same one among them.
-    for (const auto& [key, request] : pending) {
-        if (key.kind != RequestKind::leave || view.find(link_between(self(), key.subject.node)) == nullptr) continue;
-        if (cut_off_by(view, key.subject.node).empty()) continue;
-        for (const NodeId hub : view.neighbours(key.subject.node)) {
-            if (!view.is_active(hub)) continue;
-            if (hub != self() && view.find(link_between(self(), hub)) == nullptr) want_link(hub);
-            break;
-        }
-    }
     for (const NodeId peer : view.neighbours(self()))
         if (!connections.contains(peer)) dial(peer, view.find(peer)->address);
     // Where nothing goes on, the way out may lead over anybody.
@@ -527,9 +332,54 @@ void Member::State::repair_overlay() {
     if (!lost.empty()) {
         Candidate candidate = lost.front();
         lost.pop_front();
-        if (tip().find(candidate.node) == nullptr) {
+        if (view.find(candidate.node) == nullptr) {
             dial(candidate.node, candidate.address);
             lost.push_back(std::move(candidate));
+        }
+    }
+}
+
+// A member with too few links looks for more.
+void Member::State::look_for_links() {
+    const View& view = tip();
+    if (view.degree(self()) >= std::min<std::size_t>(options.links_wanted, view.members.size() - 1)) return;
+    std::vector<NodeId> candidates;
+    for (const MemberInfo& member : view.members) {
+        const NodeId node = member.id.node;
+        if (node != self() && member.standing == Standing::active && view.find(link_between(self(), node)) == nullptr)
+            candidates.push_back(node);
+    }
+    if (candidates.empty()) return;
+    const std::uint64_t choice = self().low * 0x9e3779b97f4a7c15U + ++repairs * 0xbf58476d1ce4e5b9U;
+    want_link(candidates[(choice >> 32) % candidates.size()]);
+}
+
+// No single member should be all that holds the overlay together: looks at one neighbour at a time.
+void Member::State::look_past_a_neighbour() {
+    const View& view = tip();
+    const std::vector<NodeId> around = view.neighbours(self());
+    if (around.empty()) return;
+    const std::vector<NodeId> behind = cut_off_by(view, around[++repairs % around.size()]);
+    if (!std::ranges::binary_search(behind, self())) return;
+    for (std::size_t i = 0; i < view.members.size(); ++i) {
+        const MemberInfo& member = view.members[(self().low + repairs + i) % view.members.size()];
+        const NodeId node = member.id.node;
+        if (member.standing == Standing::active && !std::ranges::binary_search(behind, node) &&
+            view.find(link_between(self(), node)) == nullptr)
+            return want_link(node);
+    }
+}
+
+// Neighbours of one who wants to leave link up around it, all with the same one among them.
+void Member::State::link_around_leavers() {
+    const View& view = tip();
+    for (const auto& [key, request] : pending) {
+        if (key.kind != RequestKind::leave || view.find(link_between(self(), key.subject.node)) == nullptr) continue;
+        if (cut_off_by(view, key.subject.node).empty()) continue;
+        for (const NodeId hub : view.neighbours(key.subject.node)) {
+            if (!view.is_active(hub)) continue;
+            if (hub != self() && view.find(link_between(self(), hub)) == nullptr) want_link(hub);
+            break;
         }
     }
 }

@@ -89,7 +89,6 @@ void Member::State::prepare(bool flush) {
     proposal->ballot = {.round = std::max(highest_round, acceptor.promised.round) + 1, .proposer = self()};
     highest_round = proposal->ballot.round;
     proposal->flush = flush;
-    proposal->begun = now;
     proposal->deadline = now + options.detect + 4 * spread() + options.resend;
     repeat_proposal();
 }
@@ -99,7 +98,6 @@ void Member::State::propose_value(const Delta& delta) {
     proposal->delta = delta;
     proposal->value = name_of(delta);
     proposal->votes.clear();
-    proposal->begun = now;
     proposal->deadline = now + options.detect + 4 * spread() + 2 * options.resend;
     repeat_proposal();
 }

@@ -1,7 +1,8 @@
 // The inside of a Member; only these include it:
 //
 //   member.cpp      events in, time, training steps, what others ask
-//   neighbours.cpp  connections: greeting, heartbeats, detection, catching up, lines that meet
+//   neighbours.cpp  connections: greeting, heartbeats, detection, the overlay's repair
+//   meeting.cpp     lines that are compared: catching up, newcomers, lines that meet
 //   joining.cpp     the way in, links between members
 //   relaying.cpp    flooded messages, requests, proofs
 //   voting.cpp      promises, flush, votes
@@ -67,7 +68,6 @@ struct Proposal {
     bool flush = false;
     bool accepting = false;  // a value is out; before that, promises are collected
     std::uint32_t attempt = 0;
-    Nanoseconds begun = 0;
     Nanoseconds resend_at = 0;
     Nanoseconds deadline = 0;
     std::set<std::uint64_t> asked;  // hashes of the messages that answers refer to
@@ -187,27 +187,37 @@ struct Member::State {
     void regain_link(NodeId peer);
     void on_hello(NodeId from, const Hello& hello);
     void on_heartbeat(NodeId from, const Heartbeat& beat);
+    void send_heartbeats();
+    void detect();
+    void leave_when_passed_over();
+    void say_stuck();
+    void miss_results();
+    void miss_neighbours();
+    void miss_those_who_left();
+    void keep_connections();
+    void repair_overlay();
+    void look_for_links();
+    void look_past_a_neighbour();
+    void link_around_leavers();
+    void remember_lost(const Candidate& candidate);
+    void take_what_others_have();
+    void dial(NodeId peer, const std::string& address);
+    [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;
+    [[nodiscard]] std::vector<LinkInfo> claims();
+    [[nodiscard]] MessagePtr hello() const;
+    void greet(NodeId peer, Connection& connection);
+    [[nodiscard]] bool serves(NodeId peer, const Connection& connection) const;
+    void flood(const MessagePtr& message, NodeId except);
+
+    // ---- meeting.cpp
+    void compare_lines(NodeId from, const Name& view, std::uint64_t epoch);
     void on_catch_up(NodeId from, const CatchUp& message);
     void on_history(NodeId from, const History& history, const Message& message);
     void on_whole(const History& history);
     void send_whole(NodeId to);
     void on_summary(NodeId from, const LineSummary& summary, const MessagePtr& message);
-    void compare_lines(NodeId from, const Name& view, std::uint64_t epoch);
-    void send_heartbeats();
-    void detect();
-    void keep_connections();
-    void repair_overlay();
-    void remember_lost(const Candidate& candidate);
-    void take_what_others_have();
-    void dial(NodeId peer, const std::string& address);
     void send_summary(NodeId to);
-    [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;
-    [[nodiscard]] std::vector<LinkInfo> claims();
     [[nodiscard]] LineSummary summary() const;
-    [[nodiscard]] MessagePtr hello() const;
-    void greet(NodeId peer, Connection& connection);
-    [[nodiscard]] bool serves(NodeId peer, const Connection& connection) const;
-    void flood(const MessagePtr& message, NodeId except);
 
     // ---- joining.cpp
     void start_joining(std::vector<Candidate> contacts);
@@ -261,6 +271,7 @@ struct Member::State {
     [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
     void after_adoption();
     void recheck_early();
+    void forget_ballots();
 };
 
 }  // namespace chaos::cluster

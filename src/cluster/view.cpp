@@ -216,6 +216,14 @@ void change_institutions(View& view, const Delta& delta) {
 
 }  // namespace
 
+bool agrees(const Figures& claims, const Figures& known) {
+    const auto fits = [](std::uint64_t claim, std::uint64_t agreed) {
+        return claim == 0 || (claim <= agreed + agreed / 4 && agreed <= claim + claim / 4);
+    };
+    return fits(claims.delay_us, known.delay_us) && fits(claims.rate_ab, known.rate_ab) &&
+           fits(claims.rate_ba, known.rate_ba);
+}
+
 std::string brief(NodeId node) {
     std::array<std::uint8_t, 4> head{};
     for (unsigned i = 0; i < head.size(); ++i) head[i] = static_cast<std::uint8_t>(node.high >> (56 - 8 * i));

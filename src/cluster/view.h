@@ -56,6 +56,8 @@ struct Figures {
     std::uint32_t delay_us = 0;  // one way
     bool operator==(const Figures&) const = default;
 };
+// Whether what one end `claims`, as far as it knows, is what is known already: within a quarter.
+[[nodiscard]] bool agrees(const Figures& claims, const Figures& known);
 
 struct LinkInfo {
     LinkId id;
