@@ -55,9 +55,14 @@ Joiner::DonorState* Joiner::find(NodeId node) {
 void Joiner::on_link_up(NodeId peer) {
     DonorState* donor = running_ ? find(peer) : nullptr;
     if (donor == nullptr) return;
-    donor->follows = true;
-    edge_.send(peer, std::make_shared<const Bulk>(Bulk{FollowAsk{sync_}, 64}));
+    follow(*donor);
     ask_donor(*donor);
+}
+
+void Joiner::follow(DonorState& donor) {
+    donor.follows = true;
+    donor.heard_at = edge_.now();
+    edge_.send(donor.node, std::make_shared<const Bulk>(Bulk{FollowAsk{sync_}, 64}));
 }
 
 void Joiner::on_link_closed(NodeId peer) {
@@ -105,7 +110,9 @@ void Joiner::on_data(NodeId from, const ShardData& data) {
 }
 
 void Joiner::on_follow(NodeId from, const Follow& follow) {
-    if (!running_ || follow.sync != sync_ || find(from) == nullptr) return;
+    DonorState* donor = running_ && follow.sync == sync_ ? find(from) : nullptr;
+    if (donor == nullptr) return;
+    donor->heard_at = edge_.now();
     if (follow.result != nullptr && follow.applied > 0 && results_.size() < max_results)
         results_.try_emplace(follow.applied - 1, follow.result);
     Stage& stage = stages_[follow.applied];
@@ -196,15 +203,12 @@ void Joiner::on_timer(std::uint64_t tag) {
             donor.asked = -1;
             on_link_up(donor.node);  // it may not have been able to answer then
         }
+        if (edge_.now() - donor.heard_at > shard_patience) follow(donor);  // likewise
         ask_donor(donor);
     }
     // All blamed: the accusations cannot all be true.
     if (!donors_.empty() && std::all_of(donors_.begin(), donors_.end(), [](const DonorState& d) { return d.blamed; }))
         for (DonorState& donor : donors_) donor.blamed = false;
-    // Every shard is here but no donor has spoken of that step: ask them to begin again.
-    if (complete_ && !verified_)
-        for (DonorState& donor : donors_)
-            if (donor.follows) edge_.send(donor.node, std::make_shared<const Bulk>(Bulk{FollowAsk{sync_}, 64}));
 }
 
 std::optional<Snapshot> Joiner::take_verified() {

@@ -51,6 +51,7 @@ private:
         bool blamed = false;   // sent a wrong shard or root
         std::int32_t asked = -1;
         Time asked_at = 0;
+        Time heard_at = 0;  // when it was asked to be followed, or last spoke of a step
     };
     struct ShardState {
         bool present = false;
@@ -68,6 +69,7 @@ private:
         Digest lineage{};
     };
     void ask_donor(DonorState& donor);
+    void follow(DonorState& donor);
     [[nodiscard]] std::int32_t next_shard_for(const DonorState& donor) const;
     void advance();
     void compare(std::uint64_t applied);

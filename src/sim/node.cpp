@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::size_t checkpoints_kept = 3;
 constexpr Time longest_sleep = 10 * second;
-constexpr std::uint64_t incarnations_per_life = 1 << 20;  // a process may come back without a restart
 
 std::uint64_t thread_cpu_ns() {
     timespec at{};

@@ -24,6 +24,9 @@ struct Disk {
     std::deque<Snapshot> checkpoints;  // the newest last
 };
 
+// A process may come back without a restart: each life of a node has this many incarnations.
+inline constexpr std::uint64_t incarnations_per_life = 1 << 20;
+
 class Node final : public TrainerEdge {
 public:
     Node(World& world, Host host);

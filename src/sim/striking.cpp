@@ -1,0 +1,161 @@
+// The World's faults: how each strikes, and what is mended at the end.
+#include "sim/world.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace chaos::sim {
+
+void World::strike(const Fault& fault) {
+    if (fault.host >= nodes_.size() || fault.other >= nodes_.size()) return;
+    Node& node = *nodes_[fault.host];
+    const cluster::NodeId other = node_of(setup_.seed, fault.other);
+    if (tracing()) std::printf("%10.4f s  **** %s\n", static_cast<double>(now_) / second, describe(fault).c_str());
+    if (watching_.timeline && !(fault.kind == FaultKind::join && fault.host < setup_.nodes))
+        marks_.push_back({now_, describe(fault)});
+    const auto command = [&](cluster::Event event) {
+        if (node.running() && !node.frozen) node.feed(std::move(event));
+    };
+    switch (fault.kind) {
+        case FaultKind::crash:
+        case FaultKind::power_loss:
+            if (struck_at_ == 0) {
+                struck_at_ = now_;
+                struck_ = fault.host;
+                quorum_left_ = leaves_quorum(node);
+            }
+            end(fault.host, fault.kind == FaultKind::power_loss);
+            node.for_good = fault.value == 1;
+            break;
+        case FaultKind::restart:
+            if (node.started && !node.finished) boot(fault.host, false);
+            break;
+        case FaultKind::restart_blank: {
+            if (!node.started || node.running() || node.finished) break;
+            // The last one that knows the run must not forget it.
+            std::size_t others = 0;
+            for (const auto& n : nodes_)
+                if (n->running() && n->member().role() == cluster::Role::active) ++others;
+            if (others >= 2) {
+                node.disk = {};
+                node.blank_life = node.life() + 1;
+            }
+            boot(fault.host, false);
+            break;
+        }
+        case FaultKind::freeze:
+            if (node.running()) node.frozen = true;
+            break;
+        case FaultKind::thaw:
+            if (!node.frozen) break;
+            node.frozen = false;
+            for (Event& waiting : frozen_[fault.host]) queue_.push(now_, std::move(waiting));
+            frozen_[fault.host].clear();
+            break;
+        case FaultKind::cut:
+            network_.cut(fault.other, fault.host);
+            [[fallthrough]];
+        case FaultKind::cut_one_way:
+            network_.cut(fault.host, fault.other);
+            break;
+        case FaultKind::mend:
+            network_.mend(fault.host, fault.other);
+            network_.mend(fault.other, fault.host);
+            break;
+        case FaultKind::partition: {
+            std::vector<std::uint8_t> groups(nodes_.size());
+            for (std::size_t i = 0; i < groups.size(); ++i) groups[i] = fault.value >> (i % 64) & 1;
+            network_.divide(std::move(groups));
+            break;
+        }
+        case FaultKind::heal:
+            network_.heal_all();
+            break;
+        case FaultKind::slow:
+            node.slowness = static_cast<std::uint32_t>(std::max<std::uint64_t>(fault.value, 1));
+            if (node.running()) node.trainer().set_slowness(node.slowness);
+            break;
+        case FaultKind::drift:
+            node.clock.change_drift(now_, static_cast<std::int64_t>(fault.value) - 1000);
+            if (node.running() && !node.frozen) node.reschedule();
+            break;
+        case FaultKind::corrupt:
+            network_.set_corruption(fault.host, static_cast<std::uint32_t>(fault.value));
+            break;
+        case FaultKind::lossy: {
+            const auto ppm = static_cast<std::uint32_t>(fault.value);
+            network_.worsen(ppm, ppm, ppm);
+            break;
+        }
+        case FaultKind::lie:
+            node.lies = static_cast<std::uint32_t>(fault.value);
+            if (node.running()) node.trainer().donor().lie(node.lies);
+            break;
+        case FaultKind::join:
+            if (!node.started) boot(fault.host, false);
+            break;
+        case FaultKind::leave:
+            node.excused = node.excused || (node.running() && !node.frozen);
+            command(cluster::LeaveCommand{});
+            break;
+        case FaultKind::connect:
+            command(cluster::ConnectCommand{other});
+            break;
+        case FaultKind::disconnect:
+            command(cluster::DisconnectCommand{other});
+            break;
+        case FaultKind::admit:
+        case FaultKind::remove:
+            command(cluster::InstitutionCommand{.kind = fault.kind == FaultKind::admit
+                                                            ? cluster::RequestKind::admit_institution
+                                                            : cluster::RequestKind::remove_institution,
+                                                .root = institution(static_cast<std::uint8_t>(fault.value)),
+                                                .node = {}});
+            break;
+        case FaultKind::revoke:
+            command(cluster::InstitutionCommand{.kind = cluster::RequestKind::revoke_node, .root = {}, .node = other});
+            break;
+        case FaultKind::all_down:
+            for (Host host = 0; host < nodes_.size(); ++host) end(host, fault.value != 0);
+            break;
+        case FaultKind::all_up:
+            for (Host host = 0; host < nodes_.size(); ++host)
+                if (nodes_[host]->started && !nodes_[host]->finished) boot(host, false);
+            break;
+    }
+}
+
+// The end of all faults. Who is down for good stays down, unless a strict cluster could not go on without it.
+void World::heal() {
+    healed_ = true;
+    if (tracing()) std::printf("%10.4f s  **** everything heals\n", static_cast<double>(now_) / second);
+    network_.heal_all();
+    for (Host host = 0; host < nodes_.size(); ++host) {
+        Node& node = *nodes_[host];
+        if (node.frozen) strike({.at = now_, .kind = FaultKind::thaw, .host = host, .other = 0, .value = 0});
+        if (node.slowness > 1) strike({.at = now_, .kind = FaultKind::slow, .host = host, .other = 0, .value = 1});
+        if (node.lies != 0) strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
+        if (node.started && !node.running() && !node.finished && !node.for_good) boot(host, false);
+    }
+    if (!quorum_is_gone()) return;
+    for (Host host = 0; host < nodes_.size(); ++host)
+        if (nodes_[host]->started && !nodes_[host]->running() && !nodes_[host]->finished) boot(host, false);
+    statistics_.stopped_rightly = setup_.strict && quorum_is_gone();
+}
+
+// Whether too few seats of the youngest view can ever vote again. A seat is lost with the process, unless the disk
+// with its vote is there when the node restarts.
+bool World::quorum_is_gone() const {
+    const cluster::ViewPtr& view = invariants_.youngest();
+    if (view == nullptr) return true;
+    std::vector<cluster::NodeId> voters;
+    for (const cluster::MemberInfo& member : view->members) {
+        if (member.standing != cluster::Standing::active) continue;
+        const Node& node = *nodes_[host_of(member.id.node)];
+        if (node.running() && member.id.incarnation / incarnations_per_life >= node.blank_life)
+            voters.push_back(member.id.node);
+    }
+    return !cluster::is_quorum(*view, voters);
+}
+
+}  // namespace chaos::sim
