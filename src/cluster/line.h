@@ -2,6 +2,7 @@
 // behind has missed, and, when two lines meet, which of them goes on.
 #pragma once
 
+#include "base/assert.h"
 #include "cluster/message.h"
 
 #include <cstdint>
@@ -43,7 +44,10 @@ public:
     void clear();
 
     [[nodiscard]] bool empty() const { return views_.empty(); }
-    [[nodiscard]] const ViewPtr& tip() const { return views_.back(); }
+    [[nodiscard]] const ViewPtr& tip() const {
+        CHAOS_ASSERT(!views_.empty());
+        return views_.back();
+    }
     // The youngest view whose first step is not after `step`; null when that is older than what is kept.
     [[nodiscard]] ViewPtr governing(std::uint64_t step) const;
     [[nodiscard]] bool contains(const Name& view, std::uint64_t epoch) const;

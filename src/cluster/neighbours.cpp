@@ -192,7 +192,7 @@ void Member::State::detect() {
     if (line.empty()) return;
     if (!tip().has(identity.member)) return leave_when_passed_over();
     const ViewPtr before = line.tip();
-    const auto same = [&] { return line.tip() == before; };
+    const auto same = [&] { return !line.empty() && line.tip() == before; };
     miss_results();
     if (same()) miss_neighbours();
     if (same()) miss_those_who_left();
@@ -239,7 +239,7 @@ void Member::State::miss_neighbours() {
             if (fresh) dial(peer, view->find(peer)->address);
             if (now - since->second > options.detect) lose_link(peer, Reason::silent);
         }
-        if (line.tip() != view) return;
+        if (line.empty() || line.tip() != view) return;
     }
     const bool alone = std::ranges::all_of(around, [&](NodeId peer) {
         const auto since = missing_since.find(peer);
