@@ -16,9 +16,10 @@ bool Member::State::on_decide(const DecidePtr& decide) {
             return adopt(std::make_shared<Decide>(std::move(again)));
         }
         ++counters.stale;
+        contradict(*decide);
         return false;
     }
-    if (!tip().is_active(decide->stamp.author.node)) {
+    if (!tip().is_active(decide->stamp.author.node) || decide->stamp.author.node != decide->ballot.proposer) {
         ++counters.refused;
         return false;
     }
@@ -34,6 +35,14 @@ bool Member::State::on_decide(const DecidePtr& decide) {
         }
     }
     return adopt(decide);
+}
+
+// Of the epoch of this decision, its author may have told us another.
+void Member::State::contradict(const Decide& decide) {
+    const DecidePtr known = line.decision(decide.delta.epoch);
+    if (known && known->stamp.author == decide.stamp.author && known->delta.parent == decide.delta.parent &&
+        known->delta != decide.delta)
+        accuse(make_message(*known), make_message(decide));
 }
 
 // The view that `delta`, of this name, makes of the tip. Computed once, for the vote and for the decision.
@@ -68,8 +77,6 @@ bool Member::State::adopt(const DecidePtr& decision) {
     forget_ballots();
     // Votes may still be on their way to a proposer that had enough without them.
     std::erase_if(votes_seen, [&](const auto& entry) { return entry.first.first != next->parent; });
-    accepts_seen.clear();
-    voted.reset();
     act(Adopted{next});
     persist();
     after_adoption();
@@ -176,6 +183,8 @@ void Member::State::recheck_early() {
 // What was promised and proposed was about what follows the tip; now the tip is another.
 void Member::State::forget_ballots() {
     acceptor = {};
+    accepts_seen.clear();
+    voted.reset();
     proposal.reset();
     round_zero_used = false;
     highest_round = 0;

@@ -129,6 +129,7 @@ void compose_institutions(const View& view, const Pending& pending, Draft& draft
 
 Figures merged(const LinkInfo& link, const Pending& pending) {
     Figures figures = link.figures;
+    std::uint32_t delay = max_delay_us;
     for (const NodeId author : {link.id.a, link.id.b}) {
         const auto claim =
             pending.find({.kind = RequestKind::figures, .subject = {}, .link = link.id, .name = {}, .author = author});
@@ -137,8 +138,10 @@ Figures merged(const LinkInfo& link, const Pending& pending) {
         // Each end speaks of what it receives.
         if (author == link.id.b && said.rate_ab > 0) figures.rate_ab = said.rate_ab;
         if (author == link.id.a && said.rate_ba > 0) figures.rate_ba = said.rate_ba;
-        if (said.delay_us > 0) figures.delay_us = said.delay_us;
+        if (said.delay_us > 0) delay = std::min(delay, said.delay_us);
     }
+    // Of what both say, the lower: nobody makes others wait by a claim.
+    if (delay < max_delay_us || figures.delay_us > max_delay_us) figures.delay_us = delay;
     return figures;
 }
 
@@ -160,6 +163,11 @@ void add_join(const View& view, const Request& request, Draft& draft) {
 
 }  // namespace
 
+bool ripe(const View& view, const Pending& pending, const RequestKey& key) {
+    if (key.kind != RequestKind::admit_institution && key.kind != RequestKind::remove_institution) return true;
+    return approved(view, pending, key.kind, key.name);
+}
+
 std::vector<NodeId> cut_off_by(const View& view, NodeId node) {
     std::vector<LinkId> down;
     for (const NodeId peer : view.neighbours(node)) down.push_back(link_between(node, peer));
@@ -178,11 +186,23 @@ std::vector<NodeId> cut_off_by(const View& view, NodeId node) {
 
 std::optional<Composed> compose_planned(const View& view, const Pending& pending, std::uint64_t first_step,
                                         std::span<const NodeId> patient) {
+    // Where all active members want to leave, the longest-standing one stays last.
+    const bool all_leave = std::ranges::all_of(view.members, [&](const MemberInfo& member) {
+        return member.standing != Standing::active ||
+               pending.contains(
+                   {.kind = RequestKind::leave, .subject = member.id, .link = {}, .name = {}, .author = {}});
+    });
+    const NodeId stays = all_leave ? view.senior : NodeId{};
     Draft draft(view, first_step);
     compose_institutions(view, pending, draft);
     for (const auto& [key, request] : pending) {
         switch (key.kind) {
             case RequestKind::leave:
+                if (request.subject.node == stays) {
+                    draft.note(brief(stays) +
+                               " is the last active member; it stays until there is another, or may simply stop");
+                    break;
+                }
                 if (!draft.remove(request.subject.node, Reason::left,
                                   std::ranges::find(patient, request.subject.node) == patient.end()))
                     draft.note(brief(request.subject.node) + " leaves once others no longer depend on its links");
@@ -217,7 +237,8 @@ std::optional<Composed> compose_planned(const View& view, const Pending& pending
                     delta.link_additions.push_back({.id = request.link, .figures = request.figures});
                 break;
             case RequestKind::meet:
-                delta.meetings.push_back({.other = request.name, .samples = first_step * view.batch});
+                if (delta.meetings.size() < max_meetings)
+                    delta.meetings.push_back({.other = request.name, .samples = first_step * view.batch});
                 break;
             default:
                 break;

@@ -46,6 +46,9 @@ struct Fitness {
 // Consents are checked by `signer`; null: they were checked before.
 [[nodiscard]] Fitness fitness(const View& view, const Request& request, const Signer* signer);
 
+// Whether a request that fits has all it needs: institutions are admitted and removed by a majority of institutions.
+[[nodiscard]] bool ripe(const View& view, const Pending& pending, const RequestKey& key);
+
 // A planned change from everything that fits, to hold from `first_step` on. Absent: nothing to change.
 // `patient` are members whose leave may still wait for others to find links around them.
 struct Composed {

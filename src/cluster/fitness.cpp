@@ -11,9 +11,10 @@ Fitness refuse(std::string why) {
     return {.kind = Kind::refused, .why = std::move(why)};
 }
 
-bool consents_to(const Request& request, NodeId from, MemberId offerer, const Signer* signer) {
-    return std::ranges::any_of(request.consents, [&](const LinkConsent& consent) {
-        return consent.stamp.author.node == from && consent.offerer == offerer && consent.refusal.empty() &&
+// Whether each consent is for `offerer`, recent, and signed by whom it names.
+bool consents_hold(const View& view, const Request& request, MemberId offerer, const Signer* signer) {
+    return std::ranges::all_of(request.consents, [&](const LinkConsent& consent) {
+        return consent.offerer == offerer && consent.refusal.empty() && consent.epoch + max_age_epochs >= view.epoch &&
                (signer == nullptr || signature_fits(consent, *signer));
     });
 }
@@ -30,22 +31,25 @@ Fitness fitness_of_join(const View& view, const Request& request, const Signer* 
     if (request.info.id != request.subject || request.info.standing != Standing::syncing)
         return refuse("the request contradicts itself");
     if (view.members.size() >= max_members) return refuse("the cluster is full");
-    const bool linked = std::ranges::any_of(request.consents, [&](const LinkConsent& consent) {
-        return view.is_active(consent.stamp.author.node) && consent.offerer == request.subject &&
-               consent.refusal.empty() && (signer == nullptr || signature_fits(consent, *signer));
-    });
+    const bool linked = std::ranges::any_of(
+        request.consents, [&](const LinkConsent& consent) { return view.is_active(consent.stamp.author.node); });
     if (!linked) return refuse("no active member has agreed to a link with it");
+    if (!consents_hold(view, request, request.subject, signer))
+        return refuse("a consent to a link with it is forged, for another node, or too old");
     return {};
 }
 
 Fitness fitness_of_connect(const View& view, const Request& request, const Signer* signer) {
     if (view.find(request.link) != nullptr) return {.kind = Kind::done};
     const NodeId author = request.stamp.author.node;
-    if (!request.link.touches(author) || request.link.a == request.link.b)
+    if (!request.link.touches(author) || !(request.link.a < request.link.b))
         return refuse("only an end of a link may ask for it");
     if (view.find(request.link.a) == nullptr || view.find(request.link.b) == nullptr)
         return refuse("both ends of a link must be members");
-    if (!consents_to(request, request.link.other(author), request.stamp.author, signer))
+    const bool agreed = std::ranges::any_of(request.consents, [&](const LinkConsent& consent) {
+        return consent.stamp.author.node == request.link.other(author);
+    });
+    if (!agreed || !consents_hold(view, request, request.stamp.author, signer))
         return refuse("the other end has not agreed to this link");
     return {};
 }
@@ -140,7 +144,10 @@ Fitness fitness(const View& view, const Request& request, const Signer* signer) 
         case RequestKind::speed:
             if (!view.has(request.subject) || request.stamp.author != request.subject)
                 return refuse("a member speaks for its own speed only");
-            return {.kind = Kind::rides_along};
+            return {.kind = agrees({.rate_ab = static_cast<std::uint32_t>(request.value)},
+                                   {.rate_ab = view.find(request.subject.node)->speed})
+                                ? Kind::done
+                                : Kind::rides_along};
         case RequestKind::admit_institution:
         case RequestKind::remove_institution:
         case RequestKind::revoke_node:

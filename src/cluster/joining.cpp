@@ -158,6 +158,18 @@ void Member::State::on_answer(NodeId from, const Answer& answer) {
     continue_joining();
 }
 
+// Links of the view, and those that were agreed to and wait for one.
+std::size_t Member::State::links_promised() const {
+    std::size_t count = tip().degree(self());
+    for (const auto& [key, request] : pending) {
+        if (key.kind == RequestKind::connect && key.link.touches(self())) ++count;
+        if (key.kind == RequestKind::join &&
+            std::ranges::any_of(request.consents, [&](const LinkConsent& c) { return c.stamp.author.node == self(); }))
+            ++count;
+    }
+    return count;
+}
+
 void Member::State::on_offer(NodeId from, const LinkOffer& offer) {
     if (offer.from.node != from) {
         ++counters.forged;
@@ -165,9 +177,10 @@ void Member::State::on_offer(NodeId from, const LinkOffer& offer) {
     }
     LinkConsent consent;
     consent.offerer = offer.from;
+    if (!line.empty()) consent.epoch = tip().epoch;
     if (role != Role::active || !tip().has(identity.member)) {
         consent.refusal = "not an active member";
-    } else if (tip().degree(self()) >= options.links_allowed) {
+    } else if (links_promised() >= options.links_allowed) {
         consent.refusal = "it has as many links as it wants";
     }
     if (!consent.refusal.empty()) ++counters.refused;

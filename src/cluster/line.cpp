@@ -7,7 +7,6 @@ namespace {
 
 constexpr std::size_t views_kept = 64;
 constexpr std::size_t decisions_kept = 4096;
-constexpr std::size_t ancestors_kept = 4096;
 
 Ancestor ancestor_of(const View& view) {
     return {.view = view.name, .epoch = view.epoch, .fork = view.fork};
@@ -39,7 +38,7 @@ void Line::begin(ViewPtr view, std::vector<Ancestor> ancestors) {
 void Line::append(ViewPtr view, DecidePtr decision, std::uint64_t needed_step) {
     CHAOS_ASSERT(!views_.empty() && view->parent == tip()->name);
     ancestors_.push_back(ancestor_of(*view));
-    if (ancestors_.size() > 2 * ancestors_kept) ancestors_.erase(ancestors_.begin(), ancestors_.end() - ancestors_kept);
+    if (ancestors_.size() > 2 * max_ancestors) ancestors_.erase(ancestors_.begin(), ancestors_.end() - max_ancestors);
     views_.push_back(std::move(view));
     decisions_.push_back(std::move(decision));
     const auto governs_later = [&](const ViewPtr& later) { return later->first_step <= needed_step; };
@@ -52,6 +51,11 @@ void Line::clear() {
     views_.clear();
     decisions_.clear();
     ancestors_.clear();
+}
+
+DecidePtr Line::decision(std::uint64_t epoch) const {
+    if (epoch > tip()->epoch || tip()->epoch - epoch >= decisions_.size()) return nullptr;
+    return decisions_[decisions_.size() - 1 - (tip()->epoch - epoch)];
 }
 
 ViewPtr Line::governing(std::uint64_t step) const {
@@ -84,7 +88,8 @@ std::optional<std::vector<Decide>> Line::since(const Name& view, std::uint64_t e
 History Line::whole(std::uint64_t step) const {
     // A base from which every later decision is known: the governing view, or the oldest that is left.
     std::size_t base = views_.size() - 1;
-    while (base > 0 && views_.size() - base <= decisions_.size() && views_[base]->first_step > step) --base;
+    const std::size_t most = std::min(decisions_.size(), max_decisions);
+    while (base > 0 && views_.size() - base <= most && views_[base]->first_step > step) --base;
     History history;
     history.view = encode(*views_[base]);
     const std::size_t following = views_.size() - 1 - base;
@@ -92,7 +97,7 @@ History Line::whole(std::uint64_t step) const {
         history.decisions.push_back(**at);
     const std::uint64_t before = views_[base]->epoch;
     for (const Ancestor& ancestor : ancestors_)
-        if (ancestor.epoch < before && ancestor.epoch + ancestors_kept / 2 >= before)
+        if (ancestor.epoch < before && ancestor.epoch + max_ancestors / 2 >= before)
             history.ancestors.push_back(ancestor);
     return history;
 }
@@ -110,6 +115,7 @@ Line::Meeting Line::meet(const LineSummary& theirs) const {
         const Ancestor* our_child = at(common.epoch + 1);
         if (our_child == nullptr) return {.outcome = Meet::behind, .their_child = their_child.view};
         Meeting meeting{.outcome = Meet::win, .their_child = their_child.view, .our_child = our_child->view};
+        if (!our_child->fork && !their_child.fork) return {.outcome = Meet::impossible};
         if (our_child->fork != their_child.fork) {
             meeting.outcome = our_child->fork ? Meet::lose : Meet::win;
             return meeting;
@@ -131,7 +137,7 @@ Line::Meeting Line::meet(const LineSummary& theirs) const {
         }
         return meeting;
     }
-    return {.outcome = Meet::strangers};
+    return {.outcome = Meet::too_long_ago};
 }
 
 }  // namespace chaos::cluster

@@ -33,6 +33,8 @@ enum class Meet : std::uint8_t {
     must_freeze,    // both are forks: our side must agree on its number of samples first
     other_freezes,  // ... and theirs has not done so yet
     strangers,      // different founders
+    too_long_ago,   // no common view is among those that are remembered, or were told
+    impossible,     // both claim a quorum of one view: somebody lies
 };
 
 class Line {
@@ -48,6 +50,8 @@ public:
         CHAOS_ASSERT(!views_.empty());
         return views_.back();
     }
+    // What led to the view of this epoch; null: not known any more.
+    [[nodiscard]] DecidePtr decision(std::uint64_t epoch) const;
     // The youngest view whose first step is not after `step`; null when that is older than what is kept.
     [[nodiscard]] ViewPtr governing(std::uint64_t step) const;
     [[nodiscard]] bool contains(const Name& view, std::uint64_t epoch) const;

@@ -57,7 +57,7 @@ void Member::State::on_history(NodeId from, const History& history, const Messag
         ++counters.forged;
         return;
     }
-    if (history.view) return on_whole(history);
+    if (history.view) return on_whole(from, history);
     if (line.empty()) return;
     for (const Decide& decision : history.decisions) {
         if (decision.delta.epoch <= tip().epoch) continue;
@@ -74,19 +74,27 @@ void Member::State::on_history(NodeId from, const History& history, const Messag
 
 // A line told from a whole view on: the way in for a newcomer. Whoever has a line of its own gets this when it is so
 // far behind that the way from there to here is forgotten, and heeds it only if nothing goes on where it is.
-void Member::State::on_whole(const History& history) {
+void Member::State::on_whole(NodeId from, const History& history) {
     if (role == Role::outside || (role == Role::active && !stopped)) return;
+    // Only those tell us where we are whom we asked, or know as members.
+    const bool asked =
+        line.empty() ? join.sponsor == from || join.consents.contains(from) : tip().find(from) != nullptr;
     const Result<ViewPtr> base = decode_view(*history.view);
-    if (!base || (*base)->run != identity.run) {
+    if (!asked || !base || (*base)->run != identity.run) {
         ++counters.refused;
         return;
+    }
+    if ((*base)->planner != planner_version) {
+        ++counters.refused;
+        return note("cannot take part: the cluster makes its plans by version " + std::to_string((*base)->planner) +
+                    ", this program by version " + std::to_string(planner_version));
     }
     Line fresh;
     fresh.begin(*base, history.ancestors);
     for (const Decide& decision : history.decisions) {
         const ViewPtr governing = fresh.governing(decision.delta.first_step);
         const Result<ViewPtr> next = apply(*fresh.tip(), governing.get(), decision.delta);
-        if (!next) {
+        if (!next || !signature_fits(*make_message(decision), signer)) {
             ++counters.refused;
             return;
         }
@@ -106,12 +114,11 @@ void Member::State::on_whole(const History& history) {
     after_adoption();
 }
 
-LineSummary Member::State::summary() const {
-    constexpr std::size_t ancestors_told = 512;
+LineSummary Member::State::summary(std::size_t depth) const {
     LineSummary summary;
     summary.founder = tip().founder;
     const std::vector<Ancestor>& all = line.ancestors();
-    const std::size_t told = std::min(all.size(), ancestors_told);
+    const std::size_t told = std::min(all.size(), depth);
     summary.ancestors.assign(all.end() - static_cast<std::ptrdiff_t>(told), all.end());
     summary.meetings = tip().meetings;
     return summary;
@@ -123,7 +130,7 @@ void Member::State::send_summary(NodeId to) {
         (at->second.summary_sent_at != 0 && now - at->second.summary_sent_at < options.heartbeat))
         return;
     at->second.summary_sent_at = now;
-    send(to, make_signed(summary(), identity.member, 0, signer));
+    send(to, make_signed(summary(at->second.summary_depth), identity.member, 0, signer));
 }
 
 void Member::State::on_summary(NodeId from, const LineSummary& theirs, const MessagePtr& message) {
@@ -132,6 +139,9 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
         ++counters.forged;
         return;
     }
+    Connection& connection = connections.at(from);
+    // Whoever tells more wants to hear more.
+    connection.summary_depth = std::max(connection.summary_depth, theirs.ancestors.size());
     const Line::Meeting meeting = line.meet(theirs);
     switch (meeting.outcome) {
         case Meet::same:
@@ -154,6 +164,19 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
             ++counters.refused;
             note("refused " + brief(from) + ": its cluster was founded apart from ours, and such lines never merge");
             return drop(from, "founded apart");
+        case Meet::too_long_ago:
+            if (connection.summary_depth < max_ancestors) {
+                connection.summary_depth = max_ancestors;
+                return send_summary(from);
+            }
+            if (theirs.ancestors.size() < std::min<std::uint64_t>(max_ancestors, theirs.ancestors.back().epoch)) return;
+            ++counters.refused;
+            note("refused " + brief(from) + ": its line and ours have no view in common that is remembered");
+            return drop(from, "no common view is remembered");
+        case Meet::impossible:
+            ++counters.refused;
+            note("refused " + brief(from) + ": it tells of a line that cannot be, decided by the same quorum as ours");
+            return drop(from, "that line cannot be");
         case Meet::lose: {
             // The others of our line must hear it too.
             for (const auto& [peer, connection] : connections)

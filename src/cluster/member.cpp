@@ -115,14 +115,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     state.join.contacts.insert(state.join.contacts.end(), what.contacts.begin(), what.contacts.end());
             } else if constexpr (std::is_same_v<T, LeaveCommand>) {
                 state.leaving = true;
-                if (state.role == Role::active || state.role == Role::syncing) {
-                    Request request;
-                    request.kind = RequestKind::leave;
-                    request.subject = state.identity.member;
-                    state.ask_for(std::move(request));
-                } else {
-                    state.finish_leaving();
-                }
+                state.finish_leaving();
             } else if constexpr (std::is_same_v<T, ConnectCommand>) {
                 state.want_link(what.peer);
             } else if constexpr (std::is_same_v<T, DisconnectCommand>) {
@@ -235,6 +228,11 @@ void Member::State::tick() {
     }
 }
 
+bool Member::State::behind() const {
+    const MemberInfo* me = tip().find(self());
+    return taking || (me != nullptr && me->standing == Standing::active && me->first_step > applied);
+}
+
 bool Member::State::votes() const {
     if (line.empty()) return false;
     if (role == Role::active) return tip().has(identity.member) && tip().is_active(self());
@@ -320,15 +318,26 @@ void Member::State::on_synced(const Synced& event) {
     ask_for(std::move(request));
 }
 
+// Asks to be let go, until the others have gone on without this node.
 void Member::State::finish_leaving() {
-    bool done = role != Role::active && role != Role::syncing;
-    if (!line.empty() && !done && !tip().has(identity.member)) {
+    if (role == Role::active || role == Role::syncing) {
+        const View& view = tip();
+        if (view.has(identity.member) && view.members.size() > 1) {
+            // The last active member waits until there is another.
+            Request request;
+            request.kind = RequestKind::leave;
+            request.subject = request.stamp.author = identity.member;
+            if (fitness(view, request, nullptr).kind == Fitness::Kind::fits && !own.contains(key_of(request)))
+                ask_for(std::move(request));
+            return;
+        }
         // Step first_step was completed without us: everybody has what we could have given.
-        done = role == Role::syncing || connections.empty();
-        for (const auto& [peer, connection] : connections)
-            if (connection.applied > tip().first_step && line.contains(connection.view, connection.epoch)) done = true;
+        const bool alone = view.has(identity.member) || connections.empty();
+        const bool passed = std::ranges::any_of(connections, [&](const auto& entry) {
+            return entry.second.applied > view.first_step && line.contains(entry.second.view, entry.second.epoch);
+        });
+        if (role == Role::active && !alone && !passed) return;
     }
-    if (!done) return;
     while (!connections.empty()) drop(connections.begin()->first, "left the cluster");
     gone = true;
     role = Role::outside;
@@ -350,7 +359,6 @@ void Member::State::exclude(const std::string& why, bool final) {
     own.clear();
     early.clear();
     votes_seen.clear();
-    accepts_seen.clear();
     missing_since.clear();
     wanted_links.clear();
     past = std::move(line);

@@ -22,7 +22,9 @@
 
 namespace chaos::cluster {
 
-using Signature = std::array<std::uint8_t, 64>;
+// The author's public key, which its node id is the hash of, and the Ed25519 signature: whoever has the message can
+// check it.
+using Signature = std::array<std::uint8_t, 96>;
 
 // Signs in the name of this node, and checks what others signed. An edge to the world: keys live elsewhere, and the
 // simulator has a cheap stand-in.
@@ -65,7 +67,6 @@ struct Heartbeat {
     Nanoseconds sent_at = 0;  // of the sender's clock
     Nanoseconds echo = 0;     // the newest sent_at heard from the receiver; 0: none
     Nanoseconds held = 0;     // how long ago that was heard
-    std::uint32_t rate = 0;   // kB/s that the sender measured from the receiver; 0: not known
 };
 
 struct Bye {  // before a link is closed on purpose; a link closed without it means that the process ended
@@ -94,7 +95,8 @@ struct LinkOffer {
 };
 struct LinkConsent {  // signed, because the offerer shows it to others
     MemberId offerer;
-    std::string refusal;  // empty: agreed
+    std::uint64_t epoch = 0;  // of the author's view: an old consent is none
+    std::string refusal;      // empty: agreed
     Stamp stamp;
 };
 
@@ -131,7 +133,8 @@ enum class RequestKind : std::uint8_t {
     remove_institution,
     revoke_node,
     link_up,  // withdraws a link_down: the link stands again
-    stuck,    // a member that leaves by the view `name` died before its last step
+    stuck,    // under the view `name`, a member cannot go on: one who leaves died before its last step, or a result is
+              // nowhere to be had
     meet,     // another fork of our line was met
     expel,    // never sent: what a proof of two votes asks for
 };
@@ -147,11 +150,12 @@ struct Request {  // an event that asks for a change of the view
     Reason reason = Reason::asked;  // link_down
     Name name{};                    // *_institution: the root; meet: the other line; activate: the state's root
     std::uint64_t value = 0;        // activate: steps applied; speed: samples per second
+    std::uint64_t epoch = 0;        // of the author's view when it signed: an old request is a replay
     Stamp stamp;
 };
 
 struct Ballot {
-    std::uint32_t round = 0;  // round 0 belongs to the longest-standing member and needs no Prepare
+    std::uint64_t round = 0;  // round 0 belongs to the longest-standing member and needs no Prepare
     NodeId proposer;
     auto operator<=>(const Ballot&) const = default;
 };
@@ -188,8 +192,8 @@ struct Accepted {
     Stamp stamp;
 };
 
-struct Proof {                        // one author, one ballot, two votes
-    std::vector<std::uint8_t> first;  // encoded Accepted or Accept messages
+struct Proof {                        // one author said two things that exclude each other
+    std::vector<std::uint8_t> first;  // encoded Accepted, Accept or Decide messages
     std::vector<std::uint8_t> second;
     Stamp stamp;
 };
@@ -248,6 +252,10 @@ using MessagePtr = std::shared_ptr<const Message>;
 using DecidePtr = std::shared_ptr<const Decide>;  // decisions are kept for those who missed them
 
 inline constexpr std::size_t max_message_bytes = 4 << 20;
+inline constexpr std::size_t max_decisions = 256;   // in one History
+inline constexpr std::size_t max_ancestors = 4096;  // in one History or LineSummary
+// Requests and consents signed this many epochs ago are no longer heeded.
+inline constexpr std::uint64_t max_age_epochs = 256;
 
 [[nodiscard]] MessagePtr make_message(Body body);
 // Signs the body's stamp first. `body` must be of a kind that has one.

@@ -139,7 +139,7 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
 Figures Member::State::measured(NodeId peer, const Connection& connection) const {
     Figures figures;
     (self() < peer ? figures.rate_ba : figures.rate_ab) = connection.rate;
-    figures.delay_us = static_cast<std::uint32_t>(std::min<Nanoseconds>(connection.round_trip / 2000, 1U << 31));
+    figures.delay_us = static_cast<std::uint32_t>(std::min<Nanoseconds>(connection.round_trip / 2000, max_delay_us));
     return figures;
 }
 
@@ -173,7 +173,6 @@ void Member::State::send_heartbeats() {
     for (const auto& [peer, connection] : connections) {
         beat.echo = connection.their_sent_at;
         beat.held = connection.their_sent_at > 0 ? now - connection.their_heard_at : 0;
-        beat.rate = connection.rate;
         send(peer, make_message(beat));
     }
 }
@@ -221,9 +220,7 @@ void Member::State::say_stuck() {
 
 // Results that a member lacks may be nowhere to be had.
 void Member::State::miss_results() {
-    const MemberInfo* me = tip().find(self());
-    const bool behind = taking || (me->standing == Standing::active && me->first_step > applied);
-    if (role == Role::active && behind && !stopped && now - catching_up_since > 8 * options.detect) say_stuck();
+    if (role == Role::active && behind() && !stopped && now - catching_up_since > 8 * options.detect) say_stuck();
 }
 
 // Links of the view that have no connection: dial, and give up in time.

@@ -24,7 +24,8 @@ void Member::State::consider_proposing() {
     bool needed = stopped || may_found();
     for (auto entry = pending.begin(); !needed && entry != pending.end(); ++entry) {
         const Fitness::Kind kind = fitness(tip(), entry->second, nullptr).kind;
-        needed = kind == Fitness::Kind::fits || kind == Fitness::Kind::interrupts;
+        needed =
+            kind == Fitness::Kind::interrupts || (kind == Fitness::Kind::fits && ripe(tip(), pending, entry->first));
     }
     if (!needed) return;
     if (tip().senior == self() && role == Role::active) {
@@ -60,6 +61,30 @@ std::uint64_t Member::State::planned_step(std::uint64_t begun) const {
     return std::max(begun + margin, tip().first_step);
 }
 
+// A planned change of everything that fits, and fits together; what does not is refused by name.
+std::optional<Delta> Member::State::planned_change(std::uint64_t begun) {
+    const std::uint64_t first_step = planned_step(begun);
+    std::optional<Composed> composed = compose_planned(tip(), pending, first_step, patient());
+    if (composed && !view_after(composed->delta, name_of(composed->delta))) {
+        Pending together;
+        for (const auto& [key, request] : pending) {
+            together.emplace(key, request);
+            composed = compose_planned(tip(), together, first_step, patient());
+            if (!composed) continue;
+            if (const auto next = view_after(composed->delta, name_of(composed->delta)); !next) {
+                together.erase(key);
+                note("refused a request of " + brief(request.stamp.author.node) + ": " + next.error().message);
+                ++counters.refused;
+            }
+        }
+        pending = std::move(together);
+        composed = compose_planned(tip(), pending, first_step, patient());
+    }
+    if (!composed) return std::nullopt;
+    for (std::string& text : composed->notes) note(std::move(text));
+    return std::move(composed->delta);
+}
+
 // Those who still run find the old seat of one who came back empty; only where nobody does is it ours to propose.
 bool Member::State::may_found() const {
     return role == Role::returning && options.may_found && std::ranges::none_of(connections, [&](const auto& entry) {
@@ -73,13 +98,12 @@ void Member::State::propose() {
     for (const auto& [key, request] : pending)
         if (fitness(tip(), request, nullptr).kind == Fitness::Kind::interrupts) flush = true;
     if (!flush && tip().senior == self() && acceptor.promised == Ballot{} && !acceptor.accepted && !round_zero_used) {
-        std::optional<Composed> composed = compose_planned(tip(), pending, planned_step(started), patient());
-        if (!composed) return;
-        for (std::string& text : composed->notes) note(std::move(text));
+        const std::optional<Delta> delta = planned_change(started);
+        if (!delta) return;
         round_zero_used = true;
         proposal.emplace();
         proposal->ballot = {.round = 0, .proposer = self()};
-        return propose_value(composed->delta);
+        return propose_value(*delta);
     }
     prepare(flush);
 }
@@ -142,6 +166,10 @@ void Member::State::on_promise(const Promise& promise) {
         return drop_proposal(2 * spread() + options.resend);
     }
     if (promise.ballot != proposal->ballot) return;
+    if (!plausible(promise)) {
+        ++counters.refused;
+        return note("ignores a report of " + brief(promise.stamp.author.node) + ": it cannot be true");
+    }
     proposal->promises.insert_or_assign(promise.stamp.author.node, promise);
     // Looking at everything for every report would cost the square of the cluster's size.
     proposal->awaited.erase(promise.stamp.author.node);
@@ -161,13 +189,12 @@ void Member::State::on_accepted(const Accepted& accepted) {
     if (accepted.value != proposal->value) return;
     proposal->votes.insert(accepted.stamp.author.node);
     for (const LinkInfo& claim : accepted.claims) {
-        if (!claim.id.touches(accepted.stamp.author.node)) continue;
         Request request;
         request.kind = RequestKind::figures;
         request.link = claim.id;
         request.figures = claim.figures;
         request.stamp.author = accepted.stamp.author;
-        pending.insert_or_assign(key_of(request), request);
+        if (fitness(tip(), request, nullptr).kind == Fitness::Kind::rides_along) wait_for(request);
     }
     advance();
 }
@@ -206,62 +233,72 @@ bool Member::State::may_fork(const std::set<NodeId>& missing) {
 // Looks at what has come in, and goes on if it is enough.
 void Member::State::advance() {
     if (!proposal) return;
+    if (proposal->accepting) return advance_votes();
+    if (proposal->flush) return advance_flush();
+    advance_plan();
+}
+
+void Member::State::advance_votes() {
     const View& view = tip();
-    if (proposal->accepting) {
-        if (2 * proposal->votes.size() < view.active_count() && !proposal->delta.fork && proposal->declined.empty() &&
-            !CHAOS_PLANTED(no_quorum))
-            return;
-        std::vector<NodeId> voters(proposal->votes.begin(), proposal->votes.end());
-        bool enough = is_quorum(view, voters);
-        if (proposal->delta.fork) {
-            // Everybody who is to be in it.
-            enough = std::ranges::all_of(view.members, [&](const MemberInfo& member) {
-                const NodeId node = member.id.node;
-                const bool removed = std::ranges::any_of(proposal->delta.removals,
-                                                         [&](const Removal& removal) { return removal.node == node; });
-                const bool again = std::ranges::any_of(proposal->delta.additions,
-                                                       [&](const MemberInfo& added) { return added.id.node == node; });
-                if (member.standing != Standing::active || (removed && !again)) return true;
-                return proposal->votes.contains(node);
-            });
-        }
-        if (enough) return decide();
-        std::vector<NodeId> willing;
-        for (const MemberInfo& member : view.members)
-            if (!proposal->declined.contains(member.id.node)) willing.push_back(member.id.node);
-        if (!is_quorum(view, willing)) prepare(true);
+    if (2 * proposal->votes.size() < view.active_count() && !proposal->delta.fork && proposal->declined.empty() &&
+        !CHAOS_PLANTED(no_quorum))
+        return;
+    std::vector<NodeId> voters(proposal->votes.begin(), proposal->votes.end());
+    bool enough = is_quorum(view, voters);
+    if (proposal->delta.fork) {
+        // Everybody who is to be in it.
+        enough = std::ranges::all_of(view.members, [&](const MemberInfo& member) {
+            const NodeId node = member.id.node;
+            const bool removed = std::ranges::any_of(proposal->delta.removals,
+                                                     [&](const Removal& removal) { return removal.node == node; });
+            const bool again = std::ranges::any_of(proposal->delta.additions,
+                                                   [&](const MemberInfo& added) { return added.id.node == node; });
+            if (member.standing != Standing::active || (removed && !again)) return true;
+            return proposal->votes.contains(node);
+        });
+    }
+    if (enough) return decide();
+    std::vector<NodeId> willing;
+    for (const MemberInfo& member : view.members)
+        if (!proposal->declined.contains(member.id.node)) willing.push_back(member.id.node);
+    if (!is_quorum(view, willing)) prepare(true);
+}
+
+// What a quorum may have voted for before: nothing else can be proposed then.
+const Vote* Member::State::voted_for() const {
+    const Vote* chosen = nullptr;
+    for (const auto& [node, promise] : proposal->promises)
+        if (promise.accepted && (chosen == nullptr || promise.accepted->ballot > chosen->ballot))
+            chosen = &*promise.accepted;
+    return chosen;
+}
+
+// A planned change: a quorum of promises is enough.
+void Member::State::advance_plan() {
+    std::vector<NodeId> voters;
+    for (const auto& [node, promise] : proposal->promises) voters.push_back(node);
+    if (!is_quorum(tip(), voters)) {
+        if (now >= proposal->deadline) prepare(true);
         return;
     }
+    std::uint64_t begun = started;
+    bool somebody_stopped = false;
+    for (const auto& [node, promise] : proposal->promises) {
+        begun = std::max(begun, promise.report.started);
+        somebody_stopped = somebody_stopped || promise.report.stopped;
+    }
+    if (const Vote* chosen = voted_for()) return propose_value(Delta(chosen->delta));
+    if (somebody_stopped) return prepare(true);
+    if (const std::optional<Delta> delta = planned_change(begun)) return propose_value(*delta);
+    proposal.reset();
+}
 
+// A flush: everybody that can be reached must have reported, or be given up.
+void Member::State::advance_flush() {
+    const View& view = tip();
     std::vector<NodeId> voters;
     for (const auto& [node, promise] : proposal->promises) voters.push_back(node);
     const bool quorum = is_quorum(view, voters);
-    if (!proposal->flush) {
-        if (!quorum) {
-            if (now >= proposal->deadline) prepare(true);
-            return;
-        }
-        const Promise* chosen = nullptr;
-        std::uint64_t begun = started;
-        bool somebody_stopped = false;
-        for (const auto& [node, promise] : proposal->promises) {
-            if (promise.accepted && (chosen == nullptr || promise.accepted->ballot > chosen->accepted->ballot))
-                chosen = &promise;
-            begun = std::max(begun, promise.report.started);
-            somebody_stopped = somebody_stopped || promise.report.stopped;
-        }
-        if (chosen != nullptr) return propose_value(Delta(chosen->accepted->delta));
-        if (somebody_stopped) return prepare(true);
-        std::optional<Composed> composed = compose_planned(view, pending, planned_step(begun), patient());
-        if (!composed) {
-            proposal.reset();
-            return;
-        }
-        for (std::string& text : composed->notes) note(std::move(text));
-        return propose_value(composed->delta);
-    }
-
-    // Flush: everybody that can be reached must have reported, or be given up.
     const std::vector<LinkId> down = down_links();
     const std::vector<NodeId> reached = reachable_from(view, self(), down);
     bool complete = true;
@@ -297,17 +334,14 @@ void Member::State::advance() {
         return;
     }
     if (!fork) {
-        const Promise* chosen = nullptr;
         std::uint64_t farthest = 0;
-        for (const auto& [node, promise] : proposal->promises) {
-            if (promise.accepted && (chosen == nullptr || promise.accepted->ballot > chosen->accepted->ballot))
-                chosen = &promise;
+        for (const auto& [node, promise] : proposal->promises)
             if (promise.report.role == Role::active) farthest = std::max(farthest, promise.report.applied);
-        }
+        const Vote* chosen = voted_for();
         // A planned change that a quorum voted for keeps its first step from being completed under this view. If
         // somebody did complete it, there was no such quorum.
-        if (chosen != nullptr && (chosen->accepted->delta.settlement || chosen->accepted->delta.first_step >= farthest))
-            return propose_value(Delta(chosen->accepted->delta));
+        if (chosen != nullptr && (chosen->delta.settlement || chosen->delta.first_step >= farthest))
+            return propose_value(Delta(chosen->delta));
     }
     std::map<NodeId, Report> reports;
     for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);

@@ -59,7 +59,7 @@ void Member::State::on_flooded(NodeId from, const MessagePtr& message) {
 
 bool Member::State::on_request(const Request& request) {
     const MemberInfo* author = tip().find(request.stamp.author.node);
-    if (author == nullptr || author->id != request.stamp.author) {
+    if (author == nullptr || author->id != request.stamp.author || request.epoch + max_age_epochs < tip().epoch) {
         ++counters.stale;
         return false;
     }
@@ -83,8 +83,7 @@ bool Member::State::on_request(const Request& request) {
         ++counters.stale;
         return true;  // others may not know yet
     }
-    const RequestKey key = key_of(request);
-    if (pending.insert_or_assign(key, request).second) pending_since[key] = now;
+    wait_for(request);
     consider_proposing();
     if (proposal && fit.kind == Fitness::Kind::interrupts) {
         // News about who can be reached. A planned change in the making may not survive it.
@@ -97,8 +96,29 @@ bool Member::State::on_request(const Request& request) {
     return true;
 }
 
+// Until it is part of a view. No author makes us remember more than it may reasonably ask for.
+void Member::State::wait_for(const Request& request) {
+    constexpr std::size_t most_by_one_author = 4 * max_links_per_member;
+    const RequestKey key = key_of(request);
+    if (const auto known = pending.find(key); known != pending.end()) {
+        known->second = request;
+        return;
+    }
+    if (pending.size() >= most_by_one_author) {
+        const auto by_author = std::ranges::count_if(
+            pending, [&](const auto& entry) { return entry.second.stamp.author == request.stamp.author; });
+        if (static_cast<std::size_t>(by_author) >= most_by_one_author) {
+            ++counters.refused;
+            return;
+        }
+    }
+    pending.emplace(key, request);
+    pending_since[key] = now;
+}
+
 void Member::State::ask_for(Request request) {
     request.stamp.author = identity.member;
+    request.epoch = tip().epoch;
     const RequestKey key = key_of(request);
     const Fitness fit = fitness(tip(), request, nullptr);
     if (fit.kind == Fitness::Kind::refused) return note("not possible: " + fit.why);
@@ -145,10 +165,16 @@ void Member::State::watch_votes(const MessagePtr& message) {
     const auto& vote = std::get<Accepted>(message->body);
     if (line.empty() || vote.value == Name{}) return;
     if (vote.parent != tip().name && vote.parent != tip().parent) return;
+    if (!tip().is_active(vote.stamp.author.node)) return;
     const auto [entry, fresh] = votes_seen.try_emplace({vote.parent, vote.stamp.author.node}, message);
     if (fresh) return;
     const auto& before = std::get<Accepted>(entry->second->body);
-    if (before.ballot == vote.ballot && before.value != vote.value) return accuse(entry->second, message);
+    if (before.ballot == vote.ballot && before.value != vote.value && signature_fits(*message, signer)) {
+        // What was relayed first was not looked at: it may be a forgery.
+        if (signature_fits(*entry->second, signer)) return accuse(entry->second, message);
+        ++counters.forged;
+        entry->second = message;
+    }
     if (before.ballot < vote.ballot) entry->second = message;
 }
 
@@ -186,7 +212,12 @@ bool Member::State::on_proof(const Proof& proof) {
                            vote2->value != Name{};
     const bool two_offers = offer1 != nullptr && offer2 != nullptr && offer1->ballot == offer2->ballot &&
                             offer1->delta.parent == offer2->delta.parent && offer1->delta != offer2->delta;
-    if (!two_votes && !two_offers) {
+    const auto* decision1 = std::get_if<Decide>(&(*one)->body);
+    const auto* decision2 = std::get_if<Decide>(&(*other)->body);
+    const bool two_decisions = decision1 != nullptr && decision2 != nullptr &&
+                               decision1->delta.parent == decision2->delta.parent &&
+                               decision1->delta != decision2->delta;
+    if (!two_votes && !two_offers && !two_decisions) {
         ++counters.refused;
         return false;
     }
@@ -197,7 +228,9 @@ bool Member::State::on_proof(const Proof& proof) {
     const RequestKey key = key_of(request);
     if (pending.emplace(key, request).second) {
         pending_since[key] = now;
-        note(brief(author->author.node) + " voted twice in one ballot; it is going to be expelled");
+        note(brief(author->author.node) +
+             (two_decisions ? " told two decisions of one epoch" : " voted twice in one ballot") +
+             "; it is going to be expelled");
     }
     consider_proposing();
     return true;

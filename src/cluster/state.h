@@ -40,6 +40,7 @@ struct Connection {
     bool said_bye = false;
     Nanoseconds claimed_at = 0;  // when its figures were last told to a proposer
     Nanoseconds summary_sent_at = 0;
+    std::size_t summary_depth = 512;  // how many ancestors it is told
     Nanoseconds hello_sent_at = 0;
     Nanoseconds needed_at = 0;  // when it last served a purpose
 };
@@ -149,14 +150,14 @@ struct Member::State {
     Acceptor acceptor;
     std::optional<Proposal> proposal;
     bool round_zero_used = false;
-    std::uint32_t highest_round = 0;
+    std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
     Nanoseconds without_quorum_since = never;
     Pending pending;
     std::map<RequestKey, Own> own;
     std::map<RequestKey, Nanoseconds> pending_since;
     std::map<std::pair<Name, NodeId>, MessagePtr> votes_seen;  // Accepted messages on what follows the tip
-    std::map<Ballot, MessagePtr> accepts_seen;                 // likewise
+    std::map<NodeId, MessagePtr> accepts_seen;                 // the youngest Accept of each proposer, likewise
     std::vector<Received> early;                               // about a view we have not heard of yet
     ViewPtr voted;                                             // the view last voted for, as it would be
 
@@ -177,7 +178,8 @@ struct Member::State {
     void note(std::string text) { act(Note{std::move(text)}); }
     [[nodiscard]] NodeId self() const { return identity.member.node; }
     [[nodiscard]] const View& tip() const { return *line.tip(); }
-    [[nodiscard]] bool votes() const;  // has a seat among those who decide what follows the tip
+    [[nodiscard]] bool behind() const;  // lacks results of steps before the one it is to take part in
+    [[nodiscard]] bool votes() const;   // has a seat among those who decide what follows the tip
 
     // ---- neighbours.cpp
     void on_link_up(NodeId peer);
@@ -213,11 +215,11 @@ struct Member::State {
     void compare_lines(NodeId from, const Name& view, std::uint64_t epoch);
     void on_catch_up(NodeId from, const CatchUp& message);
     void on_history(NodeId from, const History& history, const Message& message);
-    void on_whole(const History& history);
+    void on_whole(NodeId from, const History& history);
     void send_whole(NodeId to);
     void on_summary(NodeId from, const LineSummary& summary, const MessagePtr& message);
     void send_summary(NodeId to);
-    [[nodiscard]] LineSummary summary() const;
+    [[nodiscard]] LineSummary summary(std::size_t depth) const;
 
     // ---- joining.cpp
     void start_joining(std::vector<Candidate> contacts);
@@ -227,6 +229,7 @@ struct Member::State {
     void on_offer(NodeId from, const LinkOffer& offer);
     void on_consent(NodeId from, const LinkConsent& consent, const Message& message);
     void on_join_request(NodeId from, const Request& request);
+    [[nodiscard]] std::size_t links_promised() const;
     void want_link(NodeId peer);
     [[nodiscard]] MemberInfo info() const;
 
@@ -239,6 +242,7 @@ struct Member::State {
     void ask_for(Request request);  // floods it, and repeats it until it is done
     void repeat_own();
     void prune_pending();
+    void wait_for(const Request& request);
 
     // ---- voting.cpp
     bool on_prepare(NodeId from, const MessagePtr& message);
@@ -247,6 +251,9 @@ struct Member::State {
     void answer(NodeId upstream, Body body);
     void persist();
     [[nodiscard]] Report report() const;
+    [[nodiscard]] bool plausible(const Promise& promise) const;
+    [[nodiscard]] bool timely(std::uint64_t round) const;
+    [[nodiscard]] Result<void> fits_our_steps(const Delta& delta) const;
 
     // ---- proposing.cpp
     void consider_proposing();
@@ -264,11 +271,17 @@ struct Member::State {
     [[nodiscard]] std::vector<LinkId> down_links() const;
     [[nodiscard]] std::uint64_t planned_step(std::uint64_t begun) const;
     [[nodiscard]] std::vector<NodeId> patient() const;
+    [[nodiscard]] std::optional<Delta> planned_change(std::uint64_t begun);
+    void advance_votes();
+    void advance_plan();
+    void advance_flush();
+    [[nodiscard]] const Vote* voted_for() const;
 
     // ---- adopting.cpp
     bool on_decide(const DecidePtr& decide);
     bool adopt(const DecidePtr& decision);
     [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
+    void contradict(const Decide& decide);
     void after_adoption();
     void recheck_early();
     void forget_ballots();

@@ -124,17 +124,6 @@ std::vector<Share> redo_shares(const View& governing, const View& view) {
     return shares;
 }
 
-// What must be true of every view.
-Result<void> check(const View& view) {
-    if (view.members.size() > max_members) return Error{"the view would have too many members"};
-    if (view.links.size() > max_links) return Error{"the view would have too many links"};
-    if (view.active == 0) return Error{"the view would have no active member"};
-    const std::vector<bool> reached = reach(view, place_of(view, view.senior), {});
-    for (std::size_t i = 0; i < reached.size(); ++i)
-        if (!reached[i]) return Error{"no path of links would reach " + brief(view.members[i].id.node)};
-    return {};
-}
-
 Result<void> change_members(View& view, const Delta& delta) {
     std::set<NodeId> removed;
     for (const Removal& removal : delta.removals)
@@ -209,12 +198,26 @@ void change_institutions(View& view, const Delta& delta) {
         if (at == view.revoked.end() || *at != node) view.revoked.insert(at, node);
     }
     view.meetings.insert(view.meetings.end(), delta.meetings.begin(), delta.meetings.end());
-    constexpr std::size_t meetings_kept = 16;
-    if (view.meetings.size() > meetings_kept)
-        view.meetings.erase(view.meetings.begin(), view.meetings.end() - meetings_kept);
+    if (view.meetings.size() > max_meetings)
+        view.meetings.erase(view.meetings.begin(), view.meetings.end() - max_meetings);
 }
 
 }  // namespace
+
+Result<void> check(const View& view) {
+    if (view.members.size() > max_members) return Error{"the view would have too many members"};
+    if (view.links.size() > max_links) return Error{"the view would have too many links"};
+    if (view.institutions.size() > max_institutions) return Error{"the view would list too many institutions"};
+    if (view.revoked.size() > max_revoked) return Error{"the view would list too many revoked nodes"};
+    if (view.active == 0) return Error{"the view would have no active member"};
+    for (std::size_t i = 0; i < view.members.size(); ++i)
+        if (view.first_adjacent[i + 1] - view.first_adjacent[i] > max_links_per_member)
+            return Error{brief(view.members[i].id.node) + " would have too many links"};
+    const std::vector<bool> reached = reach(view, place_of(view, view.senior), {});
+    for (std::size_t i = 0; i < reached.size(); ++i)
+        if (!reached[i]) return Error{"no path of links would reach " + brief(view.members[i].id.node)};
+    return {};
+}
 
 bool agrees(const Figures& claims, const Figures& known) {
     const auto fits = [](std::uint64_t claim, std::uint64_t agreed) {
@@ -357,6 +360,7 @@ ViewPtr found(const Founding& founding) {
     auto view = std::make_shared<View>();
     view->name = view->founder = founder_name(founding);
     view->run = founding.run;
+    view->planner = founding.planner;
     view->batch = founding.batch;
     view->strict = founding.strict;
     view->members = {founding.founder};
@@ -376,6 +380,7 @@ Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& de
     if (delta.settlement ? delta.first_step != delta.settlement->applied : delta.first_step < parent.first_step)
         return Error{"its first step does not fit"};
     if (delta.settlement && !delta.activations.empty()) return Error{"a settlement activates nobody"};
+    if (delta.fork && parent.strict) return Error{"under the policy strict, no line forks"};
     auto view = std::make_shared<View>(parent);
     view->parent = parent.name;
     view->name = name_of(delta);

@@ -25,13 +25,16 @@
 namespace chaos::cluster {
 
 inline constexpr std::uint32_t protocol_version = 1;
-inline constexpr std::uint32_t planner_version = 1;
+inline constexpr std::uint32_t planner_version = 1;  // equal views lead to equal plans only under equal planners
 
 // Limits on what a view may hold; whatever exceeds them is refused in words.
 inline constexpr std::size_t max_members = 4096;
 inline constexpr std::size_t max_links = 65536;
 inline constexpr std::size_t max_institutions = 1024;
 inline constexpr std::size_t max_links_per_member = 256;
+inline constexpr std::size_t max_revoked = 4096;
+inline constexpr std::size_t max_meetings = 16;
+inline constexpr std::uint32_t max_delay_us = 1'000'000;  // a claim beyond that is cut down to it
 
 enum class Standing : std::uint8_t {
     syncing,  // pulls the state; neither votes nor computes
@@ -153,7 +156,8 @@ struct Delta {
 
 // What a cluster is founded on. Its hash is the founder's name: lines with different founders never merge.
 struct Founding {
-    Name run{};               // what is trained
+    Name run{};  // what is trained
+    std::uint32_t planner = planner_version;
     std::uint32_t batch = 0;  // samples of one step
     bool strict = false;      // partition policy: only a side with a quorum goes on
     MemberInfo founder;
@@ -169,6 +173,7 @@ struct View {
     Name parent{};
     Name founder{};
     Name run{};
+    std::uint32_t planner = planner_version;
     std::uint32_t batch = 0;
     bool strict = false;
     bool fork = false;
@@ -209,6 +214,8 @@ struct View {
     std::vector<Adjacent> adjacent;
 };
 void complete(View& view);
+// What must be true of every view, or why it is not. The view is complete()d.
+[[nodiscard]] Result<void> check(const View& view);
 
 [[nodiscard]] Name founder_name(const Founding& founding);
 [[nodiscard]] ViewPtr found(const Founding& founding);

@@ -52,10 +52,32 @@ Report Member::State::report() const {
     return report;
 }
 
+// Rounds go up by one with each attempt: a leap is a lie, and would leave no round for anybody else.
+bool Member::State::timely(std::uint64_t round) const {
+    constexpr std::uint64_t longest_leap = std::uint64_t{1} << 32;
+    return round <= std::max(highest_round, acceptor.promised.round) + longest_leap;
+}
+
+// No step is completed without every member: nobody can be further than one step ahead of one who keeps up.
+bool Member::State::plausible(const Promise& promise) const {
+    const Report& report = promise.report;
+    if (report.member != promise.stamp.author) return false;
+    if (report.role == Role::returning) return !tip().has(report.member);
+    if (report.role != Role::active || !tip().has(report.member) || report.started > report.applied + 1) return false;
+    return role != Role::active || behind() || report.applied <= applied + 1;
+}
+
+Result<void> Member::State::fits_our_steps(const Delta& delta) const {
+    if (!delta.settlement || delta.settlement->founded || role != Role::active || behind()) return {};
+    if (delta.settlement->applied > applied + 1) return Error{"it settles steps that nobody can have applied"};
+    return {};
+}
+
 bool Member::State::on_prepare(NodeId from, const MessagePtr& message) {
     const auto& prepare = std::get<Prepare>(message->body);
     if (prepare.parent != tip().name || !tip().is_active(prepare.ballot.proposer) ||
-        prepare.stamp.author.node != prepare.ballot.proposer || prepare.ballot.round == 0) {
+        prepare.stamp.author.node != prepare.ballot.proposer || prepare.ballot.round == 0 ||
+        !timely(prepare.ballot.round)) {
         if (prepare.epoch > tip().epoch + 1 && early.size() < 8) early.push_back({.from = from, .message = message});
         ++counters.stale;
         return false;
@@ -94,7 +116,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     const auto& accept = std::get<Accept>(message->body);
     const Delta& delta = accept.delta;
     if (delta.parent != tip().name || accept.stamp.author.node != accept.ballot.proposer ||
-        !tip().is_active(accept.ballot.proposer) ||
+        !tip().is_active(accept.ballot.proposer) || !timely(accept.ballot.round) ||
         (accept.ballot.round == 0 && accept.ballot.proposer != tip().senior)) {
         if (delta.epoch > tip().epoch + 1 && early.size() < 8) early.push_back({.from = from, .message = message});
         ++counters.stale;
@@ -102,11 +124,15 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     }
     highest_round = std::max(highest_round, accept.ballot.round);
     // A proposer that offers two values in one ballot votes twice.
-    const auto [first, fresh] = accepts_seen.try_emplace(accept.ballot, message);
-    if (!fresh && std::get<Accept>(first->second->body).delta != delta) {
-        accuse(first->second, message);
-        return false;
+    MessagePtr& before = accepts_seen[accept.ballot.proposer];
+    if (before != nullptr) {
+        const auto& earlier = std::get<Accept>(before->body);
+        if (earlier.ballot == accept.ballot && earlier.delta != delta) {
+            accuse(before, message);
+            return false;
+        }
     }
+    if (before == nullptr || std::get<Accept>(before->body).ballot < accept.ballot) before = message;
     if (!votes()) return true;
     Accepted reply;
     reply.parent = delta.parent;
@@ -128,8 +154,10 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     }
     const Name name = name_of(delta);
     const Result<ViewPtr> next = view_after(delta, name);
-    if (!next) {
-        note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " + next.error().message);
+    const Result<void> fits = fits_our_steps(delta);
+    if (!next || !fits) {
+        note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " +
+             (next ? fits.error() : next.error()).message);
         ++counters.refused;
         return false;
     }

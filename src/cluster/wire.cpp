@@ -4,6 +4,7 @@
 #include "cluster/message.h"
 
 #include <algorithm>
+#include <functional>
 #include <type_traits>
 
 namespace chaos::cluster {
@@ -12,9 +13,6 @@ namespace {
 constexpr std::size_t max_text = 1024;
 constexpr std::size_t max_consents = 64;
 constexpr std::size_t max_candidates = 64;
-constexpr std::size_t max_decisions = 256;
-constexpr std::size_t max_ancestors = 4096;
-constexpr std::size_t max_meetings = 64;
 
 class Writer {
 public:
@@ -227,7 +225,7 @@ void walk(Archive& archive, Delta& delta) {
 }
 template <class Archive>
 void walk(Archive& archive, Founding& founding) {
-    walk_all(archive, founding.run, founding.batch, founding.strict, founding.founder);
+    walk_all(archive, founding.run, founding.planner, founding.batch, founding.strict, founding.founder);
     walk_list(archive, founding.institutions, max_institutions, Walk{});
 }
 template <class Archive>
@@ -241,13 +239,13 @@ void walk(Archive& archive, Share& share) {
 }
 template <class Archive>
 void walk(Archive& archive, View& view) {
-    walk_all(archive, view.name, view.parent, view.founder, view.run, view.batch, view.strict, view.fork, view.epoch,
-             view.first_step);
+    walk_all(archive, view.name, view.parent, view.founder, view.run, view.planner, view.batch, view.strict, view.fork,
+             view.epoch, view.first_step);
     walk_optional(archive, view.settlement, Walk{});
     walk_list(archive, view.members, max_members, Walk{});
     walk_list(archive, view.links, max_links, Walk{});
     walk_list(archive, view.institutions, max_institutions, Walk{});
-    walk_list(archive, view.revoked, max_members, Walk{});
+    walk_list(archive, view.revoked, max_revoked, Walk{});
     walk_list(archive, view.meetings, max_meetings, Walk{});
     walk_list(archive, view.redo, max_members, Walk{});
     walk(archive, view.redo_known);
@@ -264,7 +262,7 @@ void walk(Archive& archive, Hello& hello) {
 template <class Archive>
 void walk(Archive& archive, Heartbeat& beat) {
     walk_all(archive, beat.incarnation, beat.role, beat.epoch, beat.view, beat.applied, beat.sent_at, beat.echo,
-             beat.held, beat.rate);
+             beat.held);
 }
 template <class Archive>
 void walk(Archive& archive, Bye& bye) {
@@ -289,7 +287,7 @@ void walk(Archive& archive, LinkOffer& offer) {
 }
 template <class Archive>
 void walk(Archive& archive, LinkConsent& consent) {
-    walk_all(archive, consent.offerer, consent.refusal, consent.stamp);
+    walk_all(archive, consent.offerer, consent.epoch, consent.refusal, consent.stamp);
 }
 template <class Archive>
 void walk(Archive& archive, CatchUp& message) {
@@ -312,7 +310,8 @@ void walk(Archive& archive, Request& request) {
     walk_all(archive, request.subject, request.info);
     walk_list(archive, request.consents, max_consents, Walk{});
     walk_list(archive, request.claims, max_consents, Walk{});
-    walk_all(archive, request.link, request.figures, request.reason, request.name, request.value, request.stamp);
+    walk_all(archive, request.link, request.figures, request.reason, request.name, request.value, request.epoch,
+             request.stamp);
 }
 template <class Archive>
 void walk(Archive& archive, Prepare& prepare) {
@@ -490,11 +489,15 @@ Result<ViewPtr> decode_view(std::span<const std::uint8_t> bytes) {
     auto view = std::make_shared<View>();
     walk(reader, *view);
     if (!reader.good() || reader.left() != 0) return Error{"a view is cut short or holds a value that does not exist"};
-    const auto by_node = [](const MemberInfo& x, const MemberInfo& y) { return x.id.node < y.id.node; };
-    const auto by_link = [](const LinkInfo& x, const LinkInfo& y) { return x.id < y.id; };
-    if (!std::ranges::is_sorted(view->members, by_node) || !std::ranges::is_sorted(view->links, by_link))
-        return Error{"a view's members or links are out of order"};
+    const auto ascending = [](const auto& list, auto key) {
+        return std::ranges::adjacent_find(list, std::ranges::greater_equal{}, key) == list.end();
+    };
+    if (!ascending(view->members, [](const MemberInfo& member) { return member.id.node; }) ||
+        !ascending(view->links, &LinkInfo::id) || !ascending(view->institutions, &Institution::root) ||
+        !ascending(view->revoked, std::identity{}))
+        return Error{"a view's lists are out of order"};
     complete(*view);
+    CHAOS_CHECK(check(*view));
     return ViewPtr(view);
 }
 

@@ -236,7 +236,7 @@ void Node::tell_lies(Host to, const cluster::Message& message) {
     if (const auto* beat = std::get_if<cluster::Heartbeat>(&message.body);
         beat != nullptr && (lies & lie_figures) != 0) {
         cluster::Heartbeat wrong = *beat;
-        wrong.rate = static_cast<std::uint32_t>(random_bits(host_, static_cast<std::uint64_t>(now()), to));
+        wrong.held = static_cast<Time>(random_bits(host_, static_cast<std::uint64_t>(now()), to) % second);
         world_.send(host_, to, cluster::make_message(wrong));
     }
     const cluster::Stamp* stamp = cluster::stamp_of(message.body);
