@@ -144,10 +144,8 @@ Fitness fitness(const View& view, const Request& request, const Signer* signer) 
         case RequestKind::speed:
             if (!view.has(request.subject) || request.stamp.author != request.subject)
                 return refuse("a member speaks for its own speed only");
-            return {.kind = agrees({.rate_ab = static_cast<std::uint32_t>(request.value)},
-                                   {.rate_ab = view.find(request.subject.node)->speed})
-                                ? Kind::done
-                                : Kind::rides_along};
+            return {.kind = speeds_agree(request.value, view.find(request.subject.node)->speed) ? Kind::done
+                                                                                                : Kind::rides_along};
         case RequestKind::admit_institution:
         case RequestKind::remove_institution:
         case RequestKind::revoke_node:

@@ -100,6 +100,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
             } else if constexpr (std::is_same_v<T, Measured>) {
                 if (const auto at = state.connections.find(what.peer); at != state.connections.end())
                     at->second.rate = what.rate;
+            } else if constexpr (std::is_same_v<T, MeasuredSpeed>) {
+                state.identity.speed = what.speed;
             } else if constexpr (std::is_same_v<T, FoundCommand>) {
                 if (state.role != Role::outside) return state.note("cannot found a cluster: this node has one already");
                 Founding founding = what.founding;
@@ -115,6 +117,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     state.join.contacts.insert(state.join.contacts.end(), what.contacts.begin(), what.contacts.end());
             } else if constexpr (std::is_same_v<T, LeaveCommand>) {
                 state.leaving = true;
+                if (state.role == Role::active && state.tip().active_count() == 1)
+                    state.note("the last active member stays until there is another; it may simply be stopped");
                 state.finish_leaving();
             } else if constexpr (std::is_same_v<T, ConnectCommand>) {
                 state.want_link(what.peer);
@@ -322,7 +326,7 @@ void Member::State::on_synced(const Synced& event) {
 void Member::State::finish_leaving() {
     if (role == Role::active || role == Role::syncing) {
         const View& view = tip();
-        if (view.has(identity.member) && view.members.size() > 1) {
+        if (view.has(identity.member)) {
             // The last active member waits until there is another.
             Request request;
             request.kind = RequestKind::leave;
@@ -332,11 +336,10 @@ void Member::State::finish_leaving() {
             return;
         }
         // Step first_step was completed without us: everybody has what we could have given.
-        const bool alone = view.has(identity.member) || connections.empty();
         const bool passed = std::ranges::any_of(connections, [&](const auto& entry) {
             return entry.second.applied > view.first_step && line.contains(entry.second.view, entry.second.epoch);
         });
-        if (role == Role::active && !alone && !passed) return;
+        if (role == Role::active && !connections.empty() && !passed) return;
     }
     while (!connections.empty()) drop(connections.begin()->first, "left the cluster");
     gone = true;

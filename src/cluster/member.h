@@ -91,6 +91,9 @@ struct Measured {  // by the monitor: what `peer` sends us
     NodeId peer;
     std::uint32_t rate = 0;  // kB/s
 };
+struct MeasuredSpeed {  // of this node, in samples per second: shares follow it once it is agreed
+    std::uint32_t speed = 0;
+};
 // What people and the process ask for.
 struct FoundCommand {
     Founding founding;
@@ -111,9 +114,9 @@ struct InstitutionCommand {
     NodeId node;
 };
 
-using Event =
-    std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, Synced, Measured,
-                 FoundCommand, JoinCommand, LeaveCommand, ConnectCommand, DisconnectCommand, InstitutionCommand>;
+using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, Synced, Measured,
+                           MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand, DisconnectCommand,
+                           InstitutionCommand>;
 
 // ---- actions ----
 

@@ -188,6 +188,7 @@ struct Accepted {
     Ballot promised;               // refused: the ballot that bars it, or
     std::uint64_t started = 0;     // the step that was begun already, so that the change comes too early
     std::vector<LinkInfo> claims;  // links of the voter whose figures have changed much: they ride the next epoch
+    std::uint32_t speed = 0;       // likewise its own, in samples per second; 0: as agreed
     std::uint64_t answers = 0;     // hash of the Accept that this answers
     Stamp stamp;
 };

@@ -196,6 +196,13 @@ void Member::State::on_accepted(const Accepted& accepted) {
         request.stamp.author = accepted.stamp.author;
         if (fitness(tip(), request, nullptr).kind == Fitness::Kind::rides_along) wait_for(request);
     }
+    if (accepted.speed > 0) {
+        Request request;
+        request.kind = RequestKind::speed;
+        request.subject = request.stamp.author = accepted.stamp.author;
+        request.value = accepted.speed;
+        if (fitness(tip(), request, nullptr).kind == Fitness::Kind::rides_along) wait_for(request);
+    }
     advance();
 }
 

@@ -202,6 +202,11 @@ void change_institutions(View& view, const Delta& delta) {
         view.meetings.erase(view.meetings.begin(), view.meetings.end() - max_meetings);
 }
 
+// A claim of 0 claims nothing.
+bool within_a_quarter(std::uint64_t claim, std::uint64_t known) {
+    return claim == 0 || (claim <= known + known / 4 && known <= claim + claim / 4);
+}
+
 }  // namespace
 
 Result<void> check(const View& view) {
@@ -220,11 +225,12 @@ Result<void> check(const View& view) {
 }
 
 bool agrees(const Figures& claims, const Figures& known) {
-    const auto fits = [](std::uint64_t claim, std::uint64_t agreed) {
-        return claim == 0 || (claim <= agreed + agreed / 4 && agreed <= claim + claim / 4);
-    };
-    return fits(claims.delay_us, known.delay_us) && fits(claims.rate_ab, known.rate_ab) &&
-           fits(claims.rate_ba, known.rate_ba);
+    return within_a_quarter(claims.delay_us, known.delay_us) && within_a_quarter(claims.rate_ab, known.rate_ab) &&
+           within_a_quarter(claims.rate_ba, known.rate_ba);
+}
+
+bool speeds_agree(std::uint64_t claim, std::uint64_t known) {
+    return within_a_quarter(claim, known);
 }
 
 std::string brief(NodeId node) {

@@ -170,6 +170,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     persist();
     reply.value = name;
     reply.claims = claims();
+    if (!speeds_agree(identity.speed, tip().find(self())->speed)) reply.speed = identity.speed;
     answer(from, std::move(reply));
     return true;
 }

@@ -330,7 +330,7 @@ void walk(Archive& archive, Accepted& accepted) {
     walk_all(archive, accepted.parent, accepted.epoch, accepted.ballot, accepted.value, accepted.promised,
              accepted.started);
     walk_list(archive, accepted.claims, max_consents, Walk{});
-    walk_all(archive, accepted.answers, accepted.stamp);
+    walk_all(archive, accepted.speed, accepted.answers, accepted.stamp);
 }
 template <class Archive>
 void walk(Archive& archive, Proof& proof) {
