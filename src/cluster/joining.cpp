@@ -63,6 +63,7 @@ void Member::State::continue_joining() {
         for (const auto& [peer, connection] : connections) {
             if (!connection.greeted || connection.role != Role::active) continue;
             join.asked_at = now;
+            join.asked.insert(peer);
             send(peer, make_message(Ask{.member = identity.member,
                                         .run = identity.run,
                                         .institution = identity.institution,

@@ -78,7 +78,7 @@ void Member::State::on_whole(NodeId from, const History& history) {
     if (role == Role::outside || (role == Role::active && !stopped)) return;
     // Only those tell us where we are whom we asked, or know as members.
     const bool asked =
-        line.empty() ? join.sponsor == from || join.consents.contains(from) : tip().find(from) != nullptr;
+        line.empty() ? join.asked.contains(from) || join.consents.contains(from) : tip().find(from) != nullptr;
     const Result<ViewPtr> base = decode_view(*history.view);
     if (!asked || !base || (*base)->run != identity.run) {
         ++counters.refused;

@@ -94,6 +94,7 @@ struct Join {
     Nanoseconds dial_at = 0;
     std::optional<NodeId> sponsor;  // who welcomed us
     Nanoseconds asked_at = 0;
+    std::set<NodeId> asked;  // any of them may tell us where we are
     Nanoseconds offers_until = 0;
     Nanoseconds request_at = 0;
     Nanoseconds give_up_at = never;
