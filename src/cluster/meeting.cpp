@@ -76,9 +76,8 @@ void Member::State::on_history(NodeId from, const History& history, const Messag
 // far behind that the way from there to here is forgotten, and heeds it only if nothing goes on where it is.
 void Member::State::on_whole(NodeId from, const History& history) {
     if (role == Role::outside || (role == Role::active && !stopped)) return;
-    // Only those tell us where we are whom we asked, or know as members.
-    const bool asked =
-        line.empty() ? join.asked.contains(from) || join.consents.contains(from) : tip().find(from) != nullptr;
+    // Only those tell us where we are whom we asked; where we have a line, those who know it.
+    const bool asked = !line.empty() || join.asked.contains(from) || join.consents.contains(from);
     const Result<ViewPtr> base = decode_view(*history.view);
     if (!asked || !base || (*base)->run != identity.run) {
         ++counters.refused;
@@ -101,6 +100,10 @@ void Member::State::on_whole(NodeId from, const History& history) {
         fresh.append(*next, std::make_shared<Decide>(decision), 0);
     }
     if (!line.empty() && (fresh.tip()->epoch <= tip().epoch || fresh.tip()->founder != tip().founder)) return;
+    if (!line.empty() && tip().find(from) == nullptr && !fresh.contains(tip().name, tip().epoch)) {
+        ++counters.refused;
+        return;
+    }
     const bool seated = role == Role::returning && fresh.tip()->find(self()) != nullptr;
     if ((!fresh.tip()->has(identity.member) && !seated) || role == Role::active) {
         if (!line.empty()) exclude("the cluster went on without this node", false);
