@@ -1,0 +1,42 @@
+// How messages and bulk data lie on a connection. Numbers are little-endian.
+//
+//   control   | size: 4 | a Control message of that many bytes (proto/link.proto) |
+//   bulk      | kind: 1 | 0: 3 | size: 4 | first: 8 | second: 8 | third: 4 | fourth: 4 | payload of `size` bytes |
+//
+// What a bulk frame's four numbers mean is up to those who send that kind.
+#pragma once
+
+#include "base/result.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace chaos::net {
+
+inline constexpr std::size_t max_control_bytes = (4 << 20) + 1024;  // a message of the cluster, and its wrapping
+inline constexpr std::size_t max_bulk_bytes = 1 << 20;
+inline constexpr std::size_t control_head_bytes = 4;
+inline constexpr std::size_t bulk_head_bytes = 32;
+
+// In order of urgency: whatever waits of an earlier kind leaves first.
+enum class BulkKind : std::uint8_t { gradients, state };
+
+struct BulkHead {
+    BulkKind kind = BulkKind::gradients;
+    std::uint32_t bytes = 0;
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    std::uint32_t third = 0;
+    std::uint32_t fourth = 0;
+    bool operator==(const BulkHead&) const = default;
+};
+
+[[nodiscard]] std::array<std::byte, bulk_head_bytes> encode(const BulkHead& head);
+[[nodiscard]] Result<BulkHead> decode_bulk_head(std::span<const std::byte, bulk_head_bytes> bytes);
+
+[[nodiscard]] std::array<std::byte, control_head_bytes> encode_control_size(std::size_t size);
+[[nodiscard]] Result<std::size_t> decode_control_size(std::span<const std::byte, control_head_bytes> bytes);
+
+}  // namespace chaos::net

@@ -1,0 +1,305 @@
+// One link: what travels on its connections.
+#include "net/link.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+
+namespace chaos::net {
+namespace {
+
+constexpr std::size_t control_write_bytes = 64 << 10;  // frames that wait leave together
+constexpr std::uint64_t frames_until_told = 32;
+constexpr std::uint64_t bytes_until_told = 4 << 20;
+
+// Sleeps until somebody cancels the timer.
+awaitable<void> sleep_on(asio::steady_timer& timer) {
+    timer.expires_at(asio::steady_timer::time_point::max());
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+}
+
+}  // namespace
+
+std::vector<std::byte> frame_of(const wire::Control& message) {
+    const std::size_t size = message.ByteSizeLong();
+    std::vector<std::byte> frame(control_head_bytes + size);
+    std::ranges::copy(encode_control_size(size), frame.begin());
+    message.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(frame.data() + control_head_bytes));
+    return frame;
+}
+
+Link::Link(LinksState& owner, NodeId other) : state(owner), peer(other), wake(owner.loop) {}
+
+void Link::start() {
+    for (std::uint32_t place = 0; place < state.options.bulk_connections; ++place)
+        places.push_back(std::make_unique<BulkPlace>(state.loop));
+    asio::co_spawn(state.loop, read_control(control), asio::detached);
+    asio::co_spawn(state.loop, write_control(control), asio::detached);
+    if (!dialled) return;
+    for (std::uint32_t place = 0; place < places.size(); ++place)
+        asio::co_spawn(state.loop, keep_bulk(place), asio::detached);
+}
+
+void Link::send(const wire::Control& message) {
+    queue(frame_of(message));
+}
+
+void Link::send_cluster(std::span<const std::uint8_t> message) {
+    wire::Control control_message;
+    control_message.set_cluster(message.data(), message.size());
+    send(control_message);
+}
+
+void Link::queue(std::vector<std::byte> frame) {
+    if (ended || closing) return;
+    outgoing_bytes += frame.size();
+    outgoing.push_back(std::move(frame));
+    ++figures.control_sent;
+    if (outgoing_bytes > state.options.max_waiting_bytes) return end("it does not read what it is sent");
+    wake.cancel();
+}
+
+// The link is over, for whatever reason. Coroutines that still hold it see `ended`.
+void Link::end(const std::string& why) {
+    if (ended) return;
+    ended = true;
+    const std::shared_ptr<Link> keep = shared_from_this();
+    control->close();
+    wake.cancel();
+    for (const auto& place : places) {
+        if (place->stream) place->stream->close();
+        place->wake.cancel();
+        place->may_read.cancel();
+    }
+    const auto known = state.links.find(peer);
+    const bool ours = known != state.links.end() && known->second == keep;
+    if (ours) state.links.erase(known);
+    if (ours && !closing && !state.stopped) state.events.link_closed(peer, why);
+}
+
+awaitable<void> Link::write_control(StreamPtr stream) {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    std::vector<std::byte> together;
+    while (!ended) {
+        if (outgoing.empty()) {
+            if (closing) co_return end("closed");
+            co_await sleep_on(wake);
+            continue;
+        }
+        together.clear();
+        while (!outgoing.empty() &&
+               (together.empty() || together.size() + outgoing.front().size() <= control_write_bytes)) {
+            if (together.empty()) {
+                together = std::move(outgoing.front());
+            } else {
+                together.insert(together.end(), outgoing.front().begin(), outgoing.front().end());
+            }
+            outgoing.pop_front();
+        }
+        outgoing_bytes -= together.size();
+        if (const Result<void> sent = co_await stream->write(together, {}); !sent) co_return end(sent.error().message);
+    }
+}
+
+awaitable<void> Link::read_control(StreamPtr stream) {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    std::vector<std::byte> buffer(64 << 10);
+    std::size_t filled = 0;
+    while (!ended) {
+        const Result<std::size_t> got = co_await stream->read_some(std::span(buffer).subspan(filled));
+        if (!got) co_return end(got.error().message);
+        filled += *got;
+        std::size_t used = 0;
+        std::size_t wanted = control_head_bytes;
+        while (filled - used >= control_head_bytes) {
+            const auto size =
+                decode_control_size(std::span<const std::byte, control_head_bytes>(&buffer[used], control_head_bytes));
+            if (!size) co_return end(size.error().message);
+            wanted = control_head_bytes + *size;
+            if (filled - used < wanted) break;
+            const Result<void> handled = handle(std::span(buffer).subspan(used + control_head_bytes, *size));
+            if (!handled) co_return end(handled.error().message);
+            if (ended) co_return;
+            used += wanted;
+            wanted = control_head_bytes;
+        }
+        std::copy(buffer.begin() + static_cast<std::ptrdiff_t>(used),
+                  buffer.begin() + static_cast<std::ptrdiff_t>(filled), buffer.begin());
+        filled -= used;
+        if (buffer.size() < wanted) buffer.resize(wanted);
+    }
+}
+
+Result<void> Link::handle(std::span<const std::byte> frame) {
+    ++figures.control_received;
+    wire::Control message;
+    if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size())))
+        return Error{"it sent what is no message"};
+    switch (message.what_case()) {
+        case wire::Control::kCluster:
+            state.events.received(
+                peer, {reinterpret_cast<const std::uint8_t*>(message.cluster().data()), message.cluster().size()});
+            return {};
+        case wire::Control::kPing: {
+            wire::Control answer;
+            answer.mutable_pong()->set_number(message.ping().number());
+            send(answer);
+            return {};
+        }
+        case wire::Control::kPong:
+            if (message.pong().number() == ping_number && ping_number != 0)
+                figures.round_trip = std::chrono::steady_clock::now() - pinged_at;
+            return {};
+        case wire::Control::kArrived: {
+            if (message.arrived().place() >= places.size())
+                return Error{"it speaks of a connection that does not exist"};
+            BulkPlace& place = *places[message.arrived().place()];
+            const std::uint64_t frames = message.arrived().frames();
+            if (frames < place.confirmed || frames - place.confirmed > place.unconfirmed.size())
+                return Error{"it says that more has arrived than was sent"};
+            for (; place.confirmed < frames; ++place.confirmed) place.unconfirmed.pop_front();
+            return {};
+        }
+        case wire::Control::kRefusal:
+            return Error{"refused: " + message.refusal()};
+        default:
+            return Error{"it sent a message that has no place here"};
+    }
+}
+
+// A fresh connection for this place. What had not arrived before is sent again.
+bool Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t frames_arrived) {
+    BulkPlace& place = *places[number];
+    if (frames_arrived < place.confirmed || frames_arrived - place.confirmed > place.unconfirmed.size()) return false;
+    for (; place.confirmed < frames_arrived; ++place.confirmed) place.unconfirmed.pop_front();
+    while (!place.unconfirmed.empty()) {
+        BulkFrame& frame = place.unconfirmed.back();
+        place.waiting[static_cast<std::size_t>(frame.head.kind)].push_front(std::move(frame));
+        place.unconfirmed.pop_back();
+    }
+    if (place.stream) place.stream->close();
+    place.stream = stream;
+    state.prepare_bulk(*stream);
+    asio::co_spawn(state.loop, read_bulk(number, stream), asio::detached);
+    asio::co_spawn(state.loop, write_bulk(number, stream), asio::detached);
+    return true;
+}
+
+awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    BulkPlace& place = *places[number];
+    while (!ended && place.stream == stream) {
+        auto* waiting = !place.waiting[0].empty() ? &place.waiting[0] : &place.waiting[1];
+        if (waiting->empty()) {
+            co_await sleep_on(place.wake);
+            continue;
+        }
+        place.unconfirmed.push_back(std::move(waiting->front()));
+        waiting->pop_front();
+        const BulkFrame frame = place.unconfirmed.back();
+        const Result<void> sent = co_await stream->write(encode(frame.head), frame.payload);
+        if (!sent) {
+            stream->close();  // the reader notices, and a new connection takes its place
+            co_return;
+        }
+        figures.bulk_sent_bytes += frame.payload.size();
+    }
+}
+
+awaitable<Result<void>> Link::take_payload(BulkPlace& at, Stream& stream, const BulkHead& head) {
+    while (!ended) {
+        const BulkReceiver::Place place = state.receiver.place_for(peer, head);
+        switch (place.kind) {
+            case BulkReceiver::Place::Kind::here: {
+                Result<void> read = co_await stream.read(place.at);
+                if (read) {
+                    state.receiver.arrived(peer, head);
+                } else {
+                    state.receiver.dropped(peer, head);
+                }
+                co_return read;
+            }
+            case BulkReceiver::Place::Kind::skip: {
+                std::array<std::byte, 16 << 10> nowhere;
+                for (std::size_t left = head.bytes; left > 0;) {
+                    const Result<std::size_t> got =
+                        co_await stream.read_some(std::span(nowhere).first(std::min(left, nowhere.size())));
+                    if (!got) co_return got.error();
+                    left -= *got;
+                }
+                co_return Result<void>{};
+            }
+            case BulkReceiver::Place::Kind::wait:
+                co_await sleep_on(at.may_read);
+                break;
+        }
+    }
+    co_return Error{"the link ended"};
+}
+
+awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    BulkPlace& place = *places[number];
+    while (!ended && place.stream == stream) {
+        std::array<std::byte, bulk_head_bytes> bytes{};
+        if (const Result<void> read = co_await stream->read(bytes); !read) break;
+        const Result<BulkHead> head = decode_bulk_head(bytes);
+        if (!head) co_return end(head.error().message);
+        if (const Result<void> taken = co_await take_payload(place, *stream, *head); !taken) break;
+        figures.bulk_received_bytes += head->bytes;
+        bulk_arrived(number, head->bytes);
+    }
+    if (ended || place.stream != stream) co_return;
+    stream->close();
+    place.stream.reset();
+    place.wake.cancel();
+}
+
+void Link::bulk_arrived(std::uint32_t number, std::size_t bytes) {
+    BulkPlace& place = *places[number];
+    ++place.received;
+    place.received_bytes += bytes;
+    if (place.received - place.told < frames_until_told && place.received_bytes < bytes_until_told) return;
+    place.told = place.received;
+    place.received_bytes = 0;
+    wire::Control message;
+    message.mutable_arrived()->set_place(number);
+    message.mutable_arrived()->set_frames(place.received);
+    send(message);
+}
+
+// Dials this place's connection, and dials it again when it breaks, ever later.
+awaitable<void> Link::keep_bulk(std::uint32_t number) {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    BulkPlace& place = *places[number];
+    asio::steady_timer pause(state.loop);
+    constexpr std::chrono::milliseconds longest_pause{5000};
+    std::chrono::milliseconds next_pause{50};
+    while (!ended) {
+        if (place.stream) {
+            pause.expires_after(next_pause);
+            co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
+            continue;
+        }
+        const Result<StreamPtr> stream = co_await state.connect(address);
+        if (ended) co_return;
+        if (stream) {
+            const auto hello = state.hello(wire::Hello::BULK, number, place.received);
+            const auto greeted = co_await state.introduce(**stream, hello, peer);
+            if (ended) co_return (*stream)->close();
+            if (greeted && greeted->hello.instance() == instance && attach(number, *stream, greeted->hello.frames())) {
+                next_pause = std::chrono::milliseconds{50};
+                continue;
+            }
+            (*stream)->close();
+        }
+        pause.expires_after(next_pause);
+        next_pause = std::min(2 * next_pause, longest_pause);
+        co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+}
+
+}  // namespace chaos::net

@@ -1,0 +1,116 @@
+// The inside of a link, and of Links; only link.cpp, dialling.cpp and links.cpp include it.
+#pragma once
+
+#include "net/links.h"
+
+#include "proto/link.pb.h"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <array>
+#include <deque>
+
+namespace chaos::net {
+
+using StreamPtr = std::shared_ptr<Stream>;
+
+struct BulkFrame {
+    BulkHead head;
+    std::span<const std::byte> payload;
+    std::shared_ptr<const void> owner;
+};
+
+// One of the bulk connections of a link; or its place, while there is none.
+//
+//   waiting[gradients], waiting[state] ──► sent, not known to have arrived ──► forgotten
+struct BulkPlace {
+    explicit BulkPlace(asio::io_context& loop) : wake(loop), may_read(loop) {}
+
+    StreamPtr stream;
+    std::array<std::deque<BulkFrame>, 2> waiting;  // by kind
+    std::deque<BulkFrame> unconfirmed;
+    std::uint64_t confirmed = 0;       // frames that have arrived at the other end
+    std::uint64_t received = 0;        // frames that have arrived here
+    std::uint64_t told = 0;            // ... and that the other end was told of
+    std::uint64_t received_bytes = 0;  // since then
+    asio::steady_timer wake;           // the writer sleeps on it
+    asio::steady_timer may_read;       // the reader, when its receiver is not ready
+};
+
+struct LinksState;
+
+struct Link : std::enable_shared_from_this<Link> {
+    Link(LinksState& state, NodeId peer);
+
+    LinksState& state;
+    NodeId peer;
+    std::uint64_t instance = 0;  // the peer's process
+    bool dialled = false;        // by us
+    std::string address;         // where we dialled
+    StreamPtr control;
+    std::deque<std::vector<std::byte>> outgoing;  // control frames
+    std::size_t outgoing_bytes = 0;
+    asio::steady_timer wake;  // the writer of control frames sleeps on it
+    std::vector<std::unique_ptr<BulkPlace>> places;
+    bool closing = false;  // on purpose, once everything has left
+    bool ended = false;
+    LinkFigures figures;
+    std::uint64_t ping_number = 0;
+    std::chrono::steady_clock::time_point pinged_at;
+
+    void start();
+    void send(const wire::Control& message);
+    void send_cluster(std::span<const std::uint8_t> message);
+    void queue(std::vector<std::byte> frame);
+    bool attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
+    void end(const std::string& why);
+
+    awaitable<void> read_control(StreamPtr stream);
+    awaitable<void> write_control(StreamPtr stream);
+    awaitable<void> read_bulk(std::uint32_t place, StreamPtr stream);
+    awaitable<void> write_bulk(std::uint32_t place, StreamPtr stream);
+    awaitable<void> keep_bulk(std::uint32_t place);
+    awaitable<Result<void>> take_payload(BulkPlace& at, Stream& stream, const BulkHead& head);
+    Result<void> handle(std::span<const std::byte> frame);
+    void bulk_arrived(std::uint32_t place, std::size_t bytes);
+};
+
+// Frames of control messages on a fresh connection, before it is a link's.
+[[nodiscard]] std::vector<std::byte> frame_of(const wire::Control& message);
+awaitable<Result<wire::Control>> read_message(Stream& stream, std::size_t limit);
+
+struct LinksState : std::enable_shared_from_this<LinksState> {
+    LinksState(asio::io_context& loop, const SecretKey& key, const Credential& credential, const LinkOptions& options,
+               LinkEvents& events, BulkReceiver& receiver);
+
+    asio::io_context& loop;
+    Tls tls;
+    LinkOptions options;
+    LinkEvents& events;
+    BulkReceiver& receiver;
+    NodeId self;
+    std::uint64_t instance = 0;
+    std::map<NodeId, std::shared_ptr<Link>> links;
+    std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
+    std::set<StreamPtr> strangers;
+    bool stopped = false;
+
+    [[nodiscard]] const Tls* encryption() const { return options.in_the_clear ? nullptr : &tls; }
+    [[nodiscard]] wire::Control hello(wire::Hello::Purpose purpose, std::uint32_t place, std::uint64_t frames) const;
+
+    struct Greeted {
+        NodeId peer;
+        wire::Hello hello;
+    };
+    awaitable<void> accept(tcp::acceptor& acceptor);
+    awaitable<void> welcome(StreamPtr stream, std::string from);
+    awaitable<Result<Greeted>> greet(Stream& stream);
+    awaitable<Result<StreamPtr>> connect(const std::string& address);
+    awaitable<Result<Greeted>> introduce(Stream& stream, const wire::Control& hello, NodeId expected);
+    awaitable<void> dial(NodeId peer, std::string address);
+    awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);
+    awaitable<bool> answers(std::shared_ptr<Link> link);
+    void prepare_bulk(Stream& stream) const;
+};
+
+}  // namespace chaos::net

@@ -1,0 +1,376 @@
+// Links: listening, dialling, greeting, and which of two connections stays.
+#include "net/links.h"
+
+#include "net/address.h"
+#include "net/link.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <netinet/tcp.h>
+#include <openssl/rand.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace chaos::net {
+namespace {
+
+constexpr std::uint32_t link_version = 1;
+constexpr std::size_t max_greeting_bytes = 4096;  // of strangers, little is read
+constexpr int bulk_unsent_bytes = 256 << 10;      // in the kernel: what is urgent overtakes the rest
+
+// Ends what is awaited on the stream when it takes too long.
+class Watchdog {
+public:
+    Watchdog(asio::io_context& loop, const StreamPtr& stream, std::chrono::milliseconds limit) : timer_(loop, limit) {
+        timer_.async_wait([stream](boost::system::error_code cancelled) {
+            if (!cancelled) stream->close();
+        });
+    }
+
+private:
+    asio::steady_timer timer_;
+};
+
+wire::Control refusal(const std::string& why) {
+    wire::Control message;
+    message.set_refusal(why);
+    return message;
+}
+
+std::uint64_t random_number() {
+    std::uint64_t number = 0;
+    CHAOS_ASSERT(RAND_bytes(reinterpret_cast<unsigned char*>(&number), sizeof number) == 1);
+    return number;
+}
+
+std::string text_of(const tcp::endpoint& endpoint) {
+    const std::string host = endpoint.address().to_string();
+    return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(endpoint.port());
+}
+
+}  // namespace
+
+awaitable<Result<wire::Control>> read_message(Stream& stream, std::size_t limit) {
+    std::array<std::byte, control_head_bytes> head{};
+    if (const Result<void> read = co_await stream.read(head); !read) co_return read.error();
+    const Result<std::size_t> size = decode_control_size(head);
+    if (!size) co_return size.error();
+    if (*size > limit) co_return Error{"its greeting is too long"};
+    std::vector<std::byte> content(*size);
+    if (const Result<void> read = co_await stream.read(content); !read) co_return read.error();
+    wire::Control message;
+    if (!message.ParseFromArray(content.data(), static_cast<int>(content.size())))
+        co_return Error{"it sent what is no message"};
+    co_return message;
+}
+
+LinksState::LinksState(asio::io_context& io, const SecretKey& key, const Credential& credential, const LinkOptions& how,
+                       LinkEvents& who, BulkReceiver& bulk)
+    : loop(io),
+      tls(key, credential),
+      options(how),
+      events(who),
+      receiver(bulk),
+      self(how.in_the_clear ? how.clear_id : node_id(key.public_key())),
+      instance(random_number()) {}
+
+wire::Control LinksState::hello(wire::Hello::Purpose purpose, std::uint32_t place, std::uint64_t frames) const {
+    wire::Control message;
+    wire::Hello* hello = message.mutable_hello();
+    hello->set_version(link_version);
+    hello->set_purpose(purpose);
+    hello->set_instance(instance);
+    hello->set_place(place);
+    hello->set_frames(frames);
+    if (options.in_the_clear) {
+        hello->set_node_high(self.high);
+        hello->set_node_low(self.low);
+    }
+    return message;
+}
+
+// A short queue in the kernel, and a congestion control that keeps the bottleneck's queue short too, so that control
+// messages of this link and of others get through. Where the system does not have it, its default has to do.
+void LinksState::prepare_bulk(Stream& stream) const {
+    const int socket = stream.socket().native_handle();
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bulk_unsent_bytes, sizeof bulk_unsent_bytes);
+    const std::string& name = options.bulk_congestion_control;
+    if (!name.empty())
+        ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
+}
+
+awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
+    const std::shared_ptr<LinksState> keep = shared_from_this();
+    while (!stopped) {
+        auto [problem, socket] = co_await acceptor.async_accept(asio::as_tuple(asio::use_awaitable));
+        if (stopped || problem == asio::error::operation_aborted) co_return;
+        if (problem) {
+            // Out of descriptors, mostly: those at work go on, and newcomers try again.
+            asio::steady_timer pause(loop, std::chrono::milliseconds(100));
+            co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
+            continue;
+        }
+        boost::system::error_code gone;
+        const tcp::endpoint from = socket.remote_endpoint(gone);
+        if (gone) continue;
+        if (strangers.size() >= options.max_strangers) {
+            events.turned_away(text_of(from), "too many connections have not said who they are");
+            continue;
+        }
+        auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
+        strangers.insert(stream);
+        asio::co_spawn(loop, welcome(std::move(stream), text_of(from)), asio::detached);
+    }
+}
+
+// The handshake and the other's Hello.
+awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream) {
+    const Result<Proven> proven = co_await stream.handshake();
+    if (!proven) co_return proven.error();
+    const Result<wire::Control> message = co_await read_message(stream, max_greeting_bytes);
+    if (!message) co_return message.error();
+    if (message->has_refusal()) co_return Error{"it refuses: " + message->refusal()};
+    if (!message->has_hello()) co_return Error{"it does not greet"};
+    Greeted greeted{.peer = proven->node, .hello = message->hello()};
+    if (options.in_the_clear) greeted.peer = {.high = greeted.hello.node_high(), .low = greeted.hello.node_low()};
+    if (greeted.hello.version() != link_version) co_return Error{"it speaks another version of the protocol"};
+    if (greeted.peer == self) co_return Error{"it has the key of this node itself"};
+    if (!options.in_the_clear)
+        if (const Result<void> admitted = events.admit(*proven); !admitted) co_return admitted.error();
+    co_return greeted;
+}
+
+awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
+    const std::shared_ptr<LinksState> keep = shared_from_this();
+    const Watchdog watchdog(loop, stream, options.handshake_limit);
+    Result<Greeted> greeted = co_await greet(*stream);
+    strangers.erase(stream);
+    if (stopped) co_return stream->close();
+    std::string why = greeted ? "" : greeted.error().message;
+    if (greeted && greeted->hello.purpose() == wire::Hello::BULK) {
+        const auto link = links.find(greeted->peer);
+        const std::uint32_t place = greeted->hello.place();
+        if (link == links.end() || link->second->instance != greeted->hello.instance() ||
+            place >= link->second->places.size()) {
+            why = "there is no link that this connection belongs to";
+        } else {
+            const std::shared_ptr<Link> owner = link->second;
+            const auto reply = frame_of(hello(wire::Hello::BULK, place, owner->places[place]->received));
+            const Result<void> sent = co_await stream->write(reply, {});
+            if (sent && !owner->ended && owner->attach(place, stream, greeted->hello.frames())) co_return;
+            co_return stream->close();
+        }
+    } else if (greeted) {
+        const Result<void> installed = co_await install(*greeted, stream, false, "");
+        if (installed) co_return;
+        why = installed.error().message;
+    }
+    events.turned_away(greeted ? cluster::brief(greeted->peer) + " at " + from : from, why);
+    (void)co_await stream->write(frame_of(refusal(why)), {});  // it may be gone already
+    stream->close();
+}
+
+awaitable<bool> LinksState::answers(std::shared_ptr<Link> link) {
+    constexpr std::chrono::milliseconds patience{1000};
+    const std::uint64_t before = link->figures.control_received;
+    wire::Control message;
+    message.mutable_ping();
+    link->send(message);
+    asio::steady_timer tick(loop);
+    for (std::chrono::milliseconds waited{0}; waited < patience && !link->ended;
+         waited += std::chrono::milliseconds(20)) {
+        if (link->figures.control_received > before) co_return true;
+        tick.expires_after(std::chrono::milliseconds(20));
+        co_await tick.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+    co_return false;
+}
+
+// A control connection stands. Is it our link to that node?
+awaitable<Result<void>> LinksState::install(Greeted greeted, StreamPtr stream, bool dialled, std::string address) {
+    if (const auto known = links.find(greeted.peer); known != links.end()) {
+        const std::shared_ptr<Link> old = known->second;
+        if (old->instance == greeted.hello.instance()) {
+            // Both dialled at once: both ends keep the one that the smaller id dialled.
+            const bool ours_stays = self < greeted.peer;
+            if (dialled != ours_stays) co_return Error{"there is a link already"};
+            old->closing = true;
+            old->end("replaced");
+        } else if (co_await answers(old)) {
+            co_return Error{"this key is in use by another process, which is connected"};
+        } else {
+            old->end("its process is gone");
+        }
+    }
+    if (!dialled) {
+        const Result<void> sent = co_await stream->write(frame_of(hello(wire::Hello::CONTROL, 0, 0)), {});
+        if (!sent) co_return sent.error();
+    }
+    if (stopped || links.contains(greeted.peer)) co_return Error{"there is a link already"};
+    auto link = std::make_shared<Link>(*this, greeted.peer);
+    link->instance = greeted.hello.instance();
+    link->dialled = dialled;
+    link->address = std::move(address);
+    link->control = std::move(stream);
+    links[greeted.peer] = link;
+    link->start();
+    events.link_up(greeted.peer);
+    co_return Result<void>{};
+}
+
+awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
+    const Result<Address> address = address_from_text(text);
+    if (!address) co_return address.error();
+    tcp::resolver resolver(loop);
+    const auto [unknown, endpoints] = co_await resolver.async_resolve(
+        address->host.empty() ? "localhost" : address->host, address->port, asio::as_tuple(asio::use_awaitable));
+    if (unknown) co_return Error{"cannot resolve " + address->host + ": " + unknown.message()};
+    tcp::socket socket(loop);
+    asio::steady_timer limit(loop, options.handshake_limit);
+    limit.async_wait([&socket](boost::system::error_code cancelled) {
+        boost::system::error_code ignored;
+        if (!cancelled) socket.close(ignored);
+    });
+    const auto [problem, endpoint] =
+        co_await asio::async_connect(socket, endpoints, asio::as_tuple(asio::use_awaitable));
+    limit.cancel();
+    if (problem || !socket.is_open())
+        co_return Error{"cannot connect to " + text + ": " + (problem ? problem.message() : "it takes too long")};
+    co_return std::make_shared<Stream>(std::move(socket), encryption(), true);
+}
+
+// The dialling end's part of a greeting.
+awaitable<Result<LinksState::Greeted>> LinksState::introduce(Stream& stream, const wire::Control& hello,
+                                                             NodeId expected) {
+    if (const Result<Proven> proven = co_await stream.handshake(); !proven) co_return proven.error();
+    if (const Result<void> sent = co_await stream.write(frame_of(hello), {}); !sent) co_return sent.error();
+    Result<Greeted> greeted = co_await greet(stream);
+    if (greeted && expected != NodeId{} && greeted->peer != expected)
+        co_return Error{"another node answers there: " + cluster::brief(greeted->peer)};
+    co_return greeted;
+}
+
+awaitable<void> LinksState::dial(NodeId peer, std::string address) {
+    const std::shared_ptr<LinksState> keep = shared_from_this();
+    const Result<StreamPtr> stream = co_await connect(address);
+    std::string why = stream ? "" : stream.error().message;
+    if (stream) {
+        const Watchdog watchdog(loop, *stream, options.handshake_limit);
+        const Result<Greeted> greeted = co_await introduce(**stream, hello(wire::Hello::CONTROL, 0, 0), peer);
+        if (stopped) co_return (*stream)->close();
+        if (greeted) {
+            const NodeId other = greeted->peer;
+            const Result<void> installed = co_await install(*greeted, *stream, true, address);
+            if (installed || links.contains(other)) {
+                if (!installed) (*stream)->close();
+                co_return;
+            }
+            why = installed.error().message;
+        } else {
+            why = greeted.error().message;
+        }
+        (*stream)->close();
+    }
+    if (!stopped) events.dial_failed(peer, address, why);
+}
+
+Links::Links(asio::io_context& loop, const SecretKey& key, const Credential& credential, const LinkOptions& options,
+             LinkEvents& events, BulkReceiver& receiver)
+    : state_(std::make_shared<LinksState>(loop, key, credential, options, events, receiver)) {}
+
+Links::~Links() {
+    stop();
+}
+
+Result<tcp::endpoint> Links::listen(const std::string& text) {
+    const Result<Address> address = address_from_text(text);
+    if (!address) return address.error();
+    boost::system::error_code problem;
+    tcp::resolver resolver(state_->loop);
+    const auto found = resolver.resolve(address->host.empty() ? "localhost" : address->host, address->port,
+                                        tcp::resolver::passive, problem);
+    if (problem) return Error{"cannot resolve " + address->host + ": " + problem.message()};
+    auto acceptor = std::make_unique<tcp::acceptor>(state_->loop);
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor->open(endpoint.protocol(), problem);
+    if (!problem) acceptor->set_option(tcp::acceptor::reuse_address(true), problem);
+    if (!problem) acceptor->bind(endpoint, problem);
+    if (!problem) acceptor->listen(tcp::acceptor::max_listen_connections, problem);
+    if (problem) return Error{"cannot listen on " + text + ": " + problem.message()};
+    const tcp::endpoint where = acceptor->local_endpoint();
+    state_->acceptors.push_back(std::move(acceptor));
+    asio::co_spawn(state_->loop, state_->accept(*state_->acceptors.back()), asio::detached);
+    return where;
+}
+
+void Links::dial(NodeId peer, const std::string& address) {
+    asio::co_spawn(state_->loop, state_->dial(peer, address), asio::detached);
+}
+
+bool Links::send(NodeId to, std::span<const std::uint8_t> message) {
+    const auto link = state_->links.find(to);
+    if (link == state_->links.end()) return false;
+    link->second->send_cluster(message);
+    return true;
+}
+
+bool Links::send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte> payload, std::uint32_t lane,
+                      std::shared_ptr<const void> owner) {
+    CHAOS_ASSERT(head.bytes == payload.size() && payload.size() <= max_bulk_bytes);
+    const auto link = state_->links.find(to);
+    if (link == state_->links.end()) return false;
+    BulkPlace& place = *link->second->places[lane % link->second->places.size()];
+    place.waiting[static_cast<std::size_t>(head.kind)].push_back(
+        {.head = head, .payload = payload, .owner = std::move(owner)});
+    place.wake.cancel();
+    return true;
+}
+
+void Links::resume(NodeId from) {
+    const auto link = state_->links.find(from);
+    if (link == state_->links.end()) return;
+    for (const auto& place : link->second->places) place->may_read.cancel();
+}
+
+bool Links::ping(NodeId peer) {
+    const auto link = state_->links.find(peer);
+    if (link == state_->links.end()) return false;
+    link->second->pinged_at = std::chrono::steady_clock::now();
+    link->second->figures.round_trip = std::chrono::nanoseconds(0);
+    wire::Control message;
+    message.mutable_ping()->set_number(++link->second->ping_number);
+    link->second->send(message);
+    return true;
+}
+
+void Links::close(NodeId peer) {
+    const auto link = state_->links.find(peer);
+    if (link == state_->links.end()) return;
+    const std::shared_ptr<Link> closing = link->second;
+    state_->links.erase(link);
+    closing->closing = true;
+    closing->wake.cancel();
+}
+
+void Links::stop() {
+    state_->stopped = true;
+    for (const auto& acceptor : state_->acceptors) acceptor->close();
+    for (const StreamPtr& stranger : state_->strangers) stranger->close();
+    while (!state_->links.empty()) state_->links.begin()->second->end("this node stops");
+}
+
+bool Links::linked(NodeId peer) const {
+    return state_->links.contains(peer);
+}
+
+LinkFigures Links::figures(NodeId peer) const {
+    const auto link = state_->links.find(peer);
+    return link == state_->links.end() ? LinkFigures{} : link->second->figures;
+}
+
+}  // namespace chaos::net

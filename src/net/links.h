@@ -1,0 +1,126 @@
+// Links: the connections of one node to others, all on one I/O loop. A link is one control connection, for messages
+// that are few, small and urgent, and several bulk connections, for gradients and state: one TCP stream cannot fill a
+// long fat pipe, and what is urgent never waits behind what is large.
+//
+//            ┌──────────── control: Hello, cluster messages, ping ───────────┐
+//   node A ──┤──────────── bulk 0: frames, gradients before state ───────────├── node B
+//            └──────────── bulk 1 ... n - 1 ─────────────────────────────────┘
+//
+// Either end may dial; one that can be dialled is enough. If both dial at once, the connection dialled by the smaller
+// id stays. The end that dialled the control connection dials the bulk ones too, and dials them again, ever later, if
+// they break. When the control connection ends, the link ends.
+//
+// Everything is called, and calls back, in the loop's thread. Nothing here grows without a limit, whatever a peer does:
+// strangers are few and have little time, frames and queues are bounded, and a peer that does not read is dropped.
+#pragma once
+
+#include "net/frame.h"
+#include "net/stream.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace chaos::net {
+
+using cluster::NodeId;
+
+struct LinkOptions {
+    std::uint32_t bulk_connections = 2;
+    std::chrono::milliseconds handshake_limit{5000};
+    std::size_t max_strangers = 64;               // connections that have not said who they are
+    std::size_t max_waiting_bytes = 32 << 20;     // of control messages to one peer; beyond that it is dropped
+    std::string bulk_congestion_control = "bbr";  // keeps the queues of a bottleneck short; else what the system has
+    bool in_the_clear = false;                    // no TLS: tests and benches only
+    NodeId clear_id = {};                         // who we say we are, in the clear
+};
+
+// What happens to links.
+class LinkEvents {
+public:
+    virtual ~LinkEvents() = default;
+    // May this node have a link with us? An error is told to it, in words.
+    virtual Result<void> admit(const Proven& peer) = 0;
+    virtual void link_up(NodeId peer) = 0;
+    virtual void link_closed(NodeId peer, const std::string& why) = 0;
+    virtual void dial_failed(NodeId peer, const std::string& address, const std::string& why) = 0;
+    virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;
+    // Somebody was turned away; one line for the log.
+    virtual void turned_away(const std::string& who, const std::string& why) = 0;
+};
+
+// Whoever takes bulk data.
+class BulkReceiver {
+public:
+    struct Place {
+        enum class Kind : std::uint8_t {
+            here,  // write the payload to `at`, which stays valid until arrived() or dropped()
+            skip,  // nobody wants it
+            wait,  // not now: nothing more is read from that connection until Links::resume
+        };
+        Kind kind = Kind::skip;
+        std::span<std::byte> at = {};  // exactly as long as the payload
+    };
+    virtual ~BulkReceiver() = default;
+    virtual Place place_for(NodeId from, const BulkHead& head) = 0;
+    virtual void arrived(NodeId from, const BulkHead& head) = 0;
+    virtual void dropped(NodeId from, const BulkHead& head) = 0;  // the connection ended in the middle of it
+};
+
+struct LinkFigures {
+    std::uint64_t bulk_sent_bytes = 0;
+    std::uint64_t bulk_received_bytes = 0;
+    std::uint64_t control_sent = 0;
+    std::uint64_t control_received = 0;
+    std::chrono::nanoseconds round_trip{0};  // of the last answered ping; 0: none
+};
+
+struct LinksState;  // link.h
+
+class Links {
+public:
+    Links(asio::io_context& loop, const SecretKey& key, const Credential& credential, const LinkOptions& options,
+          LinkEvents& events, BulkReceiver& receiver);
+    ~Links();
+    Links(const Links&) = delete;
+    Links& operator=(const Links&) = delete;
+
+    // "host:port", "[v6]:port", ":port" (loopback). Port 0: any that is free. Where we listen then.
+    [[nodiscard]] Result<tcp::endpoint> listen(const std::string& address);
+
+    // A link to the node at `address`: link_up or dial_failed follows. A zero id: whoever answers there. Names are
+    // resolved anew each time.
+    void dial(NodeId peer, const std::string& address);
+
+    // False: there is no such link.
+    bool send(NodeId to, std::span<const std::uint8_t> message);
+
+    // Queues a bulk frame. The payload is not copied: `owner` keeps it until it has left, or the link is gone. Frames
+    // of equal kind and equal `lane` arrive in order; different lanes may use different connections.
+    bool send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte> payload, std::uint32_t lane,
+                   std::shared_ptr<const void> owner);
+    // What had to wait may be read now.
+    void resume(NodeId from);
+
+    // Measures the round trip of a control message.
+    bool ping(NodeId peer);
+
+    // Closes the link once what was sent before has left. No link_closed follows.
+    void close(NodeId peer);
+    void stop();  // everything, at once
+
+    [[nodiscard]] bool linked(NodeId peer) const;
+    [[nodiscard]] LinkFigures figures(NodeId peer) const;
+
+private:
+    std::shared_ptr<LinksState> state_;
+};
+
+}  // namespace chaos::net

@@ -1,0 +1,191 @@
+#include "net/links.h"
+
+#include "net/site.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/socket.h>
+
+namespace chaos::net {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string up(const Site& site) {
+    return "up " + cluster::brief(site.id);
+}
+
+// Two sites with a link.
+struct Pair {
+    asio::io_context loop;
+    Site a;
+    Site b;
+    explicit Pair(const LinkOptions& options = {})
+        : a(loop, Site::institution_key(), options), b(loop, Site::institution_key(), options) {
+        a.links.dial(b.id, b.address);
+        EXPECT_TRUE(a.wait([&] { return !a.events.empty() && !b.events.empty(); }));
+    }
+};
+
+TEST(Links, CarryMessagesBothWays) {
+    Pair pair;
+    EXPECT_THAT(pair.a.events, ElementsAre(up(pair.b)));
+    EXPECT_THAT(pair.b.events, ElementsAre(up(pair.a)));
+    const std::vector<std::uint8_t> hello{1, 2, 3};
+    const std::vector<std::uint8_t> large(3 << 20, 7);
+    EXPECT_TRUE(pair.a.links.send(pair.b.id, hello));
+    EXPECT_TRUE(pair.a.links.send(pair.b.id, large));
+    EXPECT_TRUE(pair.b.links.send(pair.a.id, hello));
+    EXPECT_TRUE(pair.a.wait([&] { return pair.b.messages.size() == 2 && pair.a.messages.size() == 1; }));
+    EXPECT_THAT(pair.b.messages, ElementsAre(hello, large));
+    EXPECT_THAT(pair.a.messages, ElementsAre(hello));
+    EXPECT_FALSE(pair.a.links.send(NodeId{.high = 1, .low = 1}, hello));
+}
+
+TEST(Links, MeasureTheRoundTrip) {
+    Pair pair;
+    ASSERT_TRUE(pair.a.links.ping(pair.b.id));
+    ASSERT_TRUE(pair.a.wait([&] { return pair.a.links.figures(pair.b.id).round_trip.count() > 0; }));
+    EXPECT_LT(pair.a.links.figures(pair.b.id).round_trip, std::chrono::seconds(5));
+}
+
+TEST(Links, CarryBulkInOrderAndWaitForAReceiverThatIsNotReady) {
+    Pair pair;
+    pair.b.not_ready = true;
+    const auto data = std::make_shared<std::vector<std::byte>>(600'000, std::byte{5});
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        const BulkHead head{.kind = BulkKind::gradients,
+                            .bytes = 600'000,
+                            .first = 7,
+                            .second = 8,
+                            .third = i,
+                            .fourth = i % 10 == 9 ? 99U : 1U};
+        ASSERT_TRUE(pair.a.links.send_bulk(pair.b.id, head, *data, 0, data));
+    }
+    // The first frame is at the door; nothing passes it.
+    ASSERT_TRUE(pair.a.links.ping(pair.b.id));
+    ASSERT_TRUE(pair.a.wait([&] { return pair.a.links.figures(pair.b.id).round_trip.count() > 0; }));
+    EXPECT_TRUE(pair.b.heads.empty());
+    pair.b.not_ready = false;
+    pair.b.links.resume(pair.a.id);
+    ASSERT_TRUE(pair.a.wait([&] {
+        pair.b.links.resume(pair.a.id);
+        return pair.b.heads.size() == 90;
+    }));
+    std::uint32_t expected = 0;
+    for (const BulkHead& head : pair.b.heads) {
+        if (expected % 10 == 9) ++expected;
+        EXPECT_EQ(head.third, expected++);
+    }
+    EXPECT_EQ(pair.b.payload_bytes, 90U * 600'000);
+}
+
+TEST(Links, GradientsOvertakeState) {
+    Pair pair(LinkOptions{.bulk_connections = 1});
+    const auto data = std::make_shared<std::vector<std::byte>>(1 << 20);
+    for (std::uint32_t i = 0; i < 64; ++i)
+        pair.a.links.send_bulk(pair.b.id, {.kind = BulkKind::state, .bytes = 1 << 20, .third = i}, *data, 0, data);
+    ASSERT_TRUE(pair.a.wait([&] { return !pair.b.heads.empty(); }));
+    pair.a.links.send_bulk(pair.b.id, {.kind = BulkKind::gradients, .bytes = 1 << 20}, *data, 0, data);
+    ASSERT_TRUE(pair.a.wait([&] { return pair.b.heads.size() == 65; }));
+    const auto at = std::ranges::find(pair.b.heads, BulkKind::gradients, &BulkHead::kind);
+    EXPECT_LT(at - pair.b.heads.begin(), 32);
+}
+
+TEST(Links, LetGoOfPayloadsOnceTheyArrived) {
+    Pair pair;
+    auto data = std::make_shared<std::vector<std::byte>>(1 << 20);
+    for (std::uint32_t i = 0; i < 64; ++i)
+        pair.a.links.send_bulk(pair.b.id, {.kind = BulkKind::state, .bytes = 1 << 20, .third = i}, *data, i, data);
+    ASSERT_TRUE(pair.a.wait([&] { return pair.b.heads.size() == 64; }));
+    EXPECT_TRUE(pair.a.wait([&] { return data.use_count() <= 10; })) << data.use_count();
+}
+
+TEST(Links, BothMayDialAtOnce) {
+    for (int round = 0; round < 20; ++round) {
+        asio::io_context loop;
+        Site a(loop);
+        Site b(loop);
+        a.links.dial(b.id, b.address);
+        b.links.dial(a.id, a.address);
+        const auto connected = [&] { return a.links.linked(b.id) && b.links.linked(a.id); };
+        ASSERT_TRUE(a.wait(connected));
+        // Messages get through, whichever connection stayed.
+        const std::vector<std::uint8_t> text{1};
+        ASSERT_TRUE(a.wait([&] {
+            if (!connected()) return false;
+            if (a.messages.empty()) b.links.send(a.id, text);
+            if (b.messages.empty()) a.links.send(b.id, text);
+            return !a.messages.empty() && !b.messages.empty();
+        }));
+    }
+}
+
+TEST(Links, AWrongNodeOrNobodyAtTheAddressIsSaid) {
+    Pair pair;
+    Site c(pair.loop);
+    c.links.dial(pair.a.id, pair.b.address);
+    ASSERT_TRUE(c.wait([&] { return !c.reasons.empty(); }));
+    EXPECT_THAT(c.reasons[0], HasSubstr("another node answers there"));
+    c.links.dial(pair.a.id, "localhost:1");
+    c.links.dial(pair.a.id, "localhost");
+    ASSERT_TRUE(c.wait([&] { return c.reasons.size() == 3; }));
+    EXPECT_THAT(c.reasons, testing::Contains(HasSubstr("cannot connect to localhost:1")));
+    EXPECT_THAT(c.reasons, testing::Contains(HasSubstr("it has no port")));
+}
+
+TEST(Links, StrangersAreTurnedAwayInWords) {
+    asio::io_context loop;
+    Site a(loop);
+    Site foreign(loop, SecretKey::generate());
+    foreign.links.dial(a.id, a.address);
+    ASSERT_TRUE(a.wait([&] { return !a.turned.empty() && !foreign.reasons.empty(); }));
+    EXPECT_THAT(a.turned[0], HasSubstr("institution is not in"));
+    EXPECT_TRUE(a.events.empty());
+    Site late(loop);
+    a.refuse_all = "this node was revoked";
+    late.links.dial(a.id, a.address);
+    ASSERT_TRUE(late.wait([&] { return !late.reasons.empty(); }));
+    EXPECT_THAT(late.reasons[0], HasSubstr("this node was revoked"));
+}
+
+TEST(Links, TheSameKeyAliveTwiceIsRefused) {
+    asio::io_context loop;
+    Site a(loop);
+    const SecretKey key = SecretKey::generate();
+    auto first = std::make_unique<Site>(loop, key, Site::institution_key(), LinkOptions{});
+    first->links.dial(a.id, a.address);
+    ASSERT_TRUE(a.wait([&] { return a.links.linked(first->id); }));
+    Site second(loop, key, Site::institution_key(), LinkOptions{});
+    second.links.dial(a.id, a.address);
+    ASSERT_TRUE(a.wait([&] { return !second.reasons.empty(); }));
+    EXPECT_THAT(second.reasons[0], HasSubstr("in use by another process"));
+    EXPECT_TRUE(a.links.linked(first->id));
+    // A new process of a node that is gone is welcome.
+    first.reset();
+    ASSERT_TRUE(a.wait([&] { return !a.links.linked(second.id); }));
+    second.links.dial(a.id, a.address);
+    EXPECT_TRUE(a.wait([&] { return a.links.linked(second.id); }));
+}
+
+TEST(Links, AClosedLinkIsNoticedAtOnce) {
+    Pair pair;
+    pair.b.links.stop();
+    ASSERT_TRUE(pair.a.wait([&] { return pair.a.events.size() == 2; }));
+    EXPECT_EQ(pair.a.events[1], "closed " + cluster::brief(pair.b.id));
+}
+
+TEST(Links, CloseSendsWhatWaitsFirst) {
+    Pair pair;
+    const std::vector<std::uint8_t> last(1 << 20, 3);
+    pair.a.links.send(pair.b.id, last);
+    pair.a.links.close(pair.b.id);
+    ASSERT_TRUE(pair.a.wait([&] { return pair.b.events.size() == 2; }));
+    EXPECT_THAT(pair.b.messages, ElementsAre(last));
+    EXPECT_EQ(pair.a.events.size(), 1U) << "who closes on purpose is not told";
+}
+
+}  // namespace
+}  // namespace chaos::net
