@@ -77,7 +77,12 @@ void Link::end(const std::string& why) {
     const auto known = state.links.find(peer);
     const bool ours = known != state.links.end() && known->second == keep;
     if (ours) state.links.erase(known);
-    if (ours && !closing && !state.stopped) state.events.link_closed(peer, why);
+    if (!ours || closing || state.stopped) return;
+    if (state.dialling.contains(peer) && state.self < peer) {
+        state.orphans.insert(peer);
+        return;
+    }
+    state.events.link_closed(peer, why);
 }
 
 awaitable<void> Link::write_control(StreamPtr stream) {

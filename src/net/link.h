@@ -93,6 +93,9 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     std::map<NodeId, std::shared_ptr<Link>> links;
     std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
     std::set<StreamPtr> strangers;
+    std::map<NodeId, int> dialling;
+    // The other end closed the connection, but ours, on its way, is the one that stays: the link is not gone yet.
+    std::set<NodeId> orphans;
     bool stopped = false;
 
     [[nodiscard]] const Tls* encryption() const { return options.in_the_clear ? nullptr : &tls; }
@@ -108,6 +111,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     awaitable<Result<StreamPtr>> connect(const std::string& address);
     awaitable<Result<Greeted>> introduce(Stream& stream, const wire::Control& hello, NodeId expected);
     awaitable<void> dial(NodeId peer, std::string address);
+    awaitable<Result<void>> dial_control(NodeId peer, const std::string& address);
     awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);
     awaitable<bool> answers(std::shared_ptr<Link> link);
     void prepare_bulk(Stream& stream) const;

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <csignal>
 
 namespace chaos::net {
 namespace {
@@ -171,7 +172,8 @@ awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
         why = installed.error().message;
     }
     events.turned_away(greeted ? cluster::brief(greeted->peer) + " at " + from : from, why);
-    (void)co_await stream->write(frame_of(refusal(why)), {});  // it may be gone already
+    const std::vector<std::byte> answer = frame_of(refusal(why));
+    (void)co_await stream->write(answer, {});  // it may be gone already
     stream->close();
 }
 
@@ -193,14 +195,14 @@ awaitable<bool> LinksState::answers(std::shared_ptr<Link> link) {
 
 // A control connection stands. Is it our link to that node?
 awaitable<Result<void>> LinksState::install(Greeted greeted, StreamPtr stream, bool dialled, std::string address) {
+    std::shared_ptr<Link> replaced;
     if (const auto known = links.find(greeted.peer); known != links.end()) {
         const std::shared_ptr<Link> old = known->second;
         if (old->instance == greeted.hello.instance()) {
             // Both dialled at once: both ends keep the one that the smaller id dialled.
             const bool ours_stays = self < greeted.peer;
             if (dialled != ours_stays) co_return Error{"there is a link already"};
-            old->closing = true;
-            old->end("replaced");
+            replaced = old;
         } else if (co_await answers(old)) {
             co_return Error{"this key is in use by another process, which is connected"};
         } else {
@@ -208,18 +210,27 @@ awaitable<Result<void>> LinksState::install(Greeted greeted, StreamPtr stream, b
         }
     }
     if (!dialled) {
-        const Result<void> sent = co_await stream->write(frame_of(hello(wire::Hello::CONTROL, 0, 0)), {});
+        const std::vector<std::byte> answer = frame_of(hello(wire::Hello::CONTROL, 0, 0));
+        const Result<void> sent = co_await stream->write(answer, {});
         if (!sent) co_return sent.error();
     }
-    if (stopped || links.contains(greeted.peer)) co_return Error{"there is a link already"};
+    if (stopped || (links.contains(greeted.peer) && links[greeted.peer] != replaced))
+        co_return Error{"there is a link already"};
     auto link = std::make_shared<Link>(*this, greeted.peer);
     link->instance = greeted.hello.instance();
     link->dialled = dialled;
     link->address = std::move(address);
     link->control = std::move(stream);
     links[greeted.peer] = link;
+    // Nobody needs to know that one connection took the place of another.
+    const bool known = replaced != nullptr || orphans.erase(greeted.peer) > 0;
+    if (replaced) {
+        link->outgoing = std::move(replaced->outgoing);
+        link->outgoing_bytes = replaced->outgoing_bytes;
+        replaced->end("replaced");
+    }
     link->start();
-    events.link_up(greeted.peer);
+    if (!known) events.link_up(greeted.peer);
     co_return Result<void>{};
 }
 
@@ -227,8 +238,10 @@ awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
     const Result<Address> address = address_from_text(text);
     if (!address) co_return address.error();
     tcp::resolver resolver(loop);
-    const auto [unknown, endpoints] = co_await resolver.async_resolve(
-        address->host.empty() ? "localhost" : address->host, address->port, asio::as_tuple(asio::use_awaitable));
+    // Named, because g++ 12 destroys some temporaries of a co_await expression twice.
+    const std::string host = address->host.empty() ? "localhost" : address->host;
+    const auto [unknown, endpoints] =
+        co_await resolver.async_resolve(host, address->port, asio::as_tuple(asio::use_awaitable));
     if (unknown) co_return Error{"cannot resolve " + address->host + ": " + unknown.message()};
     tcp::socket socket(loop);
     asio::steady_timer limit(loop, options.handshake_limit);
@@ -248,40 +261,43 @@ awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
 awaitable<Result<LinksState::Greeted>> LinksState::introduce(Stream& stream, const wire::Control& hello,
                                                              NodeId expected) {
     if (const Result<Proven> proven = co_await stream.handshake(); !proven) co_return proven.error();
-    if (const Result<void> sent = co_await stream.write(frame_of(hello), {}); !sent) co_return sent.error();
+    const std::vector<std::byte> first = frame_of(hello);
+    if (const Result<void> sent = co_await stream.write(first, {}); !sent) co_return sent.error();
     Result<Greeted> greeted = co_await greet(stream);
     if (greeted && expected != NodeId{} && greeted->peer != expected)
         co_return Error{"another node answers there: " + cluster::brief(greeted->peer)};
     co_return greeted;
 }
 
+// A control connection to that node, made a link of.
+awaitable<Result<void>> LinksState::dial_control(NodeId peer, const std::string& address) {
+    const Result<StreamPtr> stream = co_await connect(address);
+    if (!stream) co_return stream.error();
+    const Watchdog watchdog(loop, *stream, options.handshake_limit);
+    const wire::Control ours = hello(wire::Hello::CONTROL, 0, 0);
+    const Result<Greeted> greeted = co_await introduce(**stream, ours, peer);
+    Result<void> done = greeted ? Result<void>{} : Result<void>{greeted.error()};
+    if (greeted) done = co_await install(*greeted, *stream, true, address);
+    if (!done) (*stream)->close();
+    co_return done;
+}
+
 awaitable<void> LinksState::dial(NodeId peer, std::string address) {
     const std::shared_ptr<LinksState> keep = shared_from_this();
-    const Result<StreamPtr> stream = co_await connect(address);
-    std::string why = stream ? "" : stream.error().message;
-    if (stream) {
-        const Watchdog watchdog(loop, *stream, options.handshake_limit);
-        const Result<Greeted> greeted = co_await introduce(**stream, hello(wire::Hello::CONTROL, 0, 0), peer);
-        if (stopped) co_return (*stream)->close();
-        if (greeted) {
-            const NodeId other = greeted->peer;
-            const Result<void> installed = co_await install(*greeted, *stream, true, address);
-            if (installed || links.contains(other)) {
-                if (!installed) (*stream)->close();
-                co_return;
-            }
-            why = installed.error().message;
-        } else {
-            why = greeted.error().message;
-        }
-        (*stream)->close();
-    }
-    if (!stopped) events.dial_failed(peer, address, why);
+    ++dialling[peer];
+    const Result<void> done = co_await dial_control(peer, address);
+    if (--dialling[peer] == 0) dialling.erase(peer);
+    if (stopped || done) co_return;
+    if (orphans.erase(peer) > 0) co_return events.link_closed(peer, done.error().message);
+    if (!links.contains(peer)) events.dial_failed(peer, address, done.error().message);
 }
 
 Links::Links(asio::io_context& loop, const SecretKey& key, const Credential& credential, const LinkOptions& options,
              LinkEvents& events, BulkReceiver& receiver)
-    : state_(std::make_shared<LinksState>(loop, key, credential, options, events, receiver)) {}
+    : state_(std::make_shared<LinksState>(loop, key, credential, options, events, receiver)) {
+    // OpenSSL writes to sockets as to files: a connection that the other end closed would end the process.
+    std::signal(SIGPIPE, SIG_IGN);
+}
 
 Links::~Links() {
     stop();

@@ -120,6 +120,8 @@ TEST(Links, BothMayDialAtOnce) {
             if (b.messages.empty()) a.links.send(b.id, text);
             return !a.messages.empty() && !b.messages.empty();
         }));
+        EXPECT_THAT(a.events, ElementsAre(up(b)));
+        EXPECT_THAT(b.events, ElementsAre(up(a)));
     }
 }
 
