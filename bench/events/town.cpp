@@ -62,6 +62,7 @@ struct Town::House {
 Town::Town(const TownSettings& settings) : settings_(settings) {
     const std::uint64_t seed = settings.seed;
     std::vector<NodeId> nodes;
+    nodes.reserve(settings.members);
     for (std::uint32_t i = 0; i < settings.members; ++i)
         nodes.push_back({.high = random_bits(seed, 1, i), .low = random_bits(seed, 2, i)});
     std::ranges::sort(nodes);
@@ -272,62 +273,80 @@ Nanoseconds Town::spreading_limit(const View& view, NodeId proposer) const {
     return majority + diameter * 12 / 10;
 }
 
-std::optional<Handling> Town::happen(TownEvent event) {
+std::optional<Town::Place> Town::find_place(TownEvent event) {
     std::vector<std::uint32_t> up;
     for (const auto& house : houses_)
-        if (house->up) up.push_back(house->place);
+        if (house->up && house->member->view()) up.push_back(house->place);
     const auto draw = [&](std::size_t below) { return random_bits(settings_.seed, 9, ++draws_) % below; };
-    const ViewPtr before = houses_[up[0]]->member->view();
-    House& chosen = *houses_[up[draw(up.size())]];
-    const std::vector<NodeId> neighbours = before->neighbours(chosen.id);
-    if (neighbours.empty()) return std::nullopt;
-    for (const auto& house : houses_) house->cost = {};
-    measuring_ = true;
-    proposer_.reset();
-    const std::uint64_t epoch = before->epoch;
+    const View& view = *houses_[up[0]]->member->view();
+    constexpr int draws_at_most = 1000;
+    for (int i = 0; i < draws_at_most; ++i) {
+        House& chosen = *houses_[up[draw(up.size())]];
+        const std::vector<NodeId> neighbours = view.neighbours(chosen.id);
+        if (neighbours.empty()) continue;
+        NodeId other = neighbours[draw(neighbours.size())];
+        if (event == TownEvent::disconnect_link && neighbours.size() < 3) continue;
+        if (event == TownEvent::connect_link) {
+            other = houses_[up[draw(up.size())]]->id;
+            if (other == chosen.id || view.find(link_between(chosen.id, other)) != nullptr) continue;
+        }
+        return Place{.house = chosen.place, .other = other};
+    }
+    return std::nullopt;
+}
+
+void Town::begin(TownEvent event, const Place& place) {
+    House& chosen = *houses_[place.house];
     switch (event) {
         case TownEvent::scale_in:
-            put(now_, chosen.place, LeaveCommand{});
-            break;
-        case TownEvent::connect_link: {
-            const NodeId other = houses_[up[draw(up.size())]]->id;
-            if (other == chosen.id || before->find(link_between(chosen.id, other)) != nullptr) return std::nullopt;
-            put(now_, chosen.place, ConnectCommand{other});
-            break;
-        }
-        case TownEvent::disconnect_link: {
-            if (neighbours.size() < 3) return std::nullopt;
-            put(now_, chosen.place, DisconnectCommand{neighbours[draw(neighbours.size())]});
-            break;
-        }
+            return put(now_, chosen.place, LeaveCommand{});
+        case TownEvent::connect_link:
+            return put(now_, chosen.place, ConnectCommand{place.other});
+        case TownEvent::disconnect_link:
+            return put(now_, chosen.place, DisconnectCommand{place.other});
         case TownEvent::failure:
             chosen.up = false;
-            for (const NodeId peer : neighbours) {
+            for (const NodeId peer : chosen.member->view()->neighbours(chosen.id)) {
                 open_.erase(link_between(chosen.id, peer));
                 put(now_ + delay(chosen.id, peer), places_.at(peer), LinkClosed{chosen.id});
             }
-            break;
+            return;
     }
+}
+
+std::optional<Handling> Town::happen(TownEvent event) {
+    const std::optional<Place> place = find_place(event);
+    if (!place) return std::nullopt;
+    const ViewPtr before = houses_[place->house]->member->view();
+    for (const auto& house : houses_) house->cost = {};
+    proposer_.reset();
+    measuring_ = true;
+    begin(event, *place);
     const bool done = run_until(
         [&] {
-            return std::ranges::all_of(houses_, [&](const auto& house) { return !house->up || house->epoch > epoch; });
+            return std::ranges::all_of(houses_,
+                                       [&](const auto& house) { return !house->up || house->epoch > before->epoch; });
         },
         60 * second);
+    measuring_ = false;
     if (!done || !proposer_) return std::nullopt;
     Handling handling;
     handling.spreading = adopted_at_ - proposed_at_;
     handling.spreading_limit = spreading_limit(*before, *proposer_);
-    for (const auto& house : houses_)
-        if (house->up) handling.costs.push_back(house->cost);
-    measuring_ = false;
+    std::uint64_t step = 0;
+    for (const auto& house : houses_) {
+        if (!house->up) continue;
+        handling.costs.push_back(house->cost);
+        if (const ViewPtr view = house->member->view()) step = std::max(step, view->first_step);
+    }
     // Let it come into force before the next one.
-    const std::uint64_t step = houses_[up[0]]->up ? houses_[up[0]]->member->view()->first_step : 0;
-    run_until(
+    const bool in_force = run_until(
         [&] {
             return std::ranges::all_of(
                 houses_, [&](const auto& house) { return !house->up || house->member->applied() > step; });
         },
         60 * second);
+    if (!in_force) return std::nullopt;
     return handling;
 }
 

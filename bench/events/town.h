@@ -51,12 +51,16 @@ public:
     explicit Town(const TownSettings& settings);
     ~Town();
 
-    // Makes one event of this kind happen at a random place, and waits until everybody has adopted what follows.
-    // Absent: the overlay offers no place for it, or nothing came of it within a minute.
+    // Makes one event of this kind happen at a random place, and waits until everybody has adopted what follows and
+    // trains by it. Absent: the overlay offers no place for it, or it was not over within a minute.
     std::optional<Handling> happen(TownEvent event);
 
 private:
     struct House;
+    struct Place {
+        std::uint32_t house;
+        NodeId other;  // of the link
+    };
     struct Item {
         Nanoseconds at;
         std::uint64_t order;
@@ -66,6 +70,8 @@ private:
     };
 
     void put(Nanoseconds at, std::uint32_t house, cluster::Event event);
+    [[nodiscard]] std::optional<Place> find_place(TownEvent event);
+    void begin(TownEvent event, const Place& place);
     void deliver(Item& item);
     void carry_out(House& from, cluster::Action& action);
     bool run_until(const std::function<bool()>& condition, Nanoseconds limit);
