@@ -1,11 +1,11 @@
 #include "town.h"
 
+#include "base/cpu_time.h"
 #include "base/random.h"
 #include "plan/sync_plan.h"
 #include "signers.h"
 
 #include <algorithm>
-#include <ctime>
 #include <limits>
 
 namespace chaos::bench {
@@ -13,12 +13,6 @@ namespace chaos::bench {
 using namespace cluster;
 
 namespace {
-
-std::uint64_t thread_cpu_ns() {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
-}
 
 plan::SyncRequest sync_request(const View& view) {
     plan::SyncRequest request;

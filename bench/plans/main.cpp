@@ -1,11 +1,11 @@
 // ./dev bench plans [--quick]: how good plans are, against oracles that look at everything, and how long they take.
+#include "base/cpu_time.h"
 #include "plan/shard_oracle.h"
 #include "plan/sync_oracle.h"
 #include "report.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <string>
 #include <vector>
 
@@ -26,9 +26,7 @@ struct Report {
 
 // The thread's CPU time, as DESIGN.md defines event handling: others on the machine do not count.
 double thread_ms() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+    return static_cast<double>(thread_cpu_ns()) * 1e-6;
 }
 
 // What once(0), once(1), ... take.

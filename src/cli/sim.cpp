@@ -51,7 +51,7 @@ void print_shrunk(const sim::Setup& setup) {
 
 Result<bool> run_one(const SimOptions& options) {
     CHAOS_TRY(const sim::Setup setup, sim::make_setup(options.seed, wishes_of(options)));
-    const sim::Watching watching{.trace = options.trace, .timeline = !options.report.empty(), .handling = false};
+    const sim::Watching watching{.trace = options.trace, .timeline = !options.report.empty()};
     sim::World world(setup, watching);
     const Outcome outcome = sim::run(world, setup);
     const sim::Statistics& sums = outcome.statistics;

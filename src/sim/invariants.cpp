@@ -65,7 +65,6 @@ bool Invariants::adopted(Host host, const cluster::ViewPtr& view) {
     }
     known.view = view;
     known.label = name_of(*view);
-    known.number = order_.size();
     known.founded = view->settlement && (view->settlement->founded || view->settlement->from_joiners);
     order_.push_back(&known);
     if (order_.size() > views_kept_whole) order_[order_.size() - views_kept_whole - 1]->view = nullptr;
@@ -74,6 +73,7 @@ bool Invariants::adopted(Host host, const cluster::ViewPtr& view) {
     if (view->fork && strict_) fail(host, "forks to " + known.label + " although the policy is strict");
     const auto parent = views_.find(view->parent);
     known.fork_line = view->fork;
+    // Without one, its parent was decided by nodes of which none lived to tell; it may still be told of later.
     if (parent != views_.end()) {
         known.parent = &parent->second;
         known.fork_line = known.fork_line || known.parent->fork_line;
@@ -83,9 +83,6 @@ bool Invariants::adopted(Host host, const cluster::ViewPtr& view) {
                                known.parent->decided_child->label + " follows " + known.parent->label);
             known.parent->decided_child = &known;
         }
-    } else if (view->epoch > 0 && !order_.empty() && order_.front() != &known) {
-        // Its parent was decided by nodes of which none lived to tell; it may still be told of later.
-        known.parent = nullptr;
     }
     if (!known.fork_line && (!youngest_ || youngest_->epoch < view->epoch)) youngest_ = view;
     if (youngest_ == nullptr) youngest_ = view;

@@ -57,7 +57,6 @@ private:
         bool committed = false;
         std::uint64_t stable = 0;                       // the steps that all its members were proven to have applied
         std::uint64_t first_after = ~std::uint64_t{0};  // the earliest step that a descendant committed
-        std::uint64_t number = 0;
         std::string label;
     };
     struct Committed {

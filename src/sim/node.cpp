@@ -4,7 +4,6 @@
 #include "base/random.h"
 #include "sim/world.h"
 
-#include <time.h>
 #include <algorithm>
 
 namespace chaos::sim {
@@ -15,12 +14,6 @@ namespace {
 
 constexpr std::size_t checkpoints_kept = 3;
 constexpr Time longest_sleep = 10 * second;
-
-std::uint64_t thread_cpu_ns() {
-    timespec at{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    return static_cast<std::uint64_t>(at.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(at.tv_nsec);
-}
 
 }  // namespace
 
@@ -88,9 +81,7 @@ void Node::drain() {
         const cluster::Event event = std::move(inbox_.front());
         inbox_.pop_front();
         const Time reading = clock.read(now());
-        const std::uint64_t began = world_.measures_handling() ? thread_cpu_ns() : 0;
         cluster::Actions actions = member_->step(event, reading);
-        if (world_.measures_handling()) world_.handled(thread_cpu_ns() - began);
         for (cluster::Action& action : actions) carry_out(action);
         if (const std::uint64_t count = member_->stable(); count != stable_seen_) {
             stable_seen_ = count;
@@ -302,7 +293,6 @@ const Snapshot* Node::checkpoint(std::uint64_t applied, const Digest& lineage) c
 }
 
 void Node::observe(const AppliedStep& step) {
-    ++steps;
     world_.applied(host_, step);
 }
 

@@ -66,7 +66,6 @@ public:
     // ---- figures
     Time stopped_at = -1;
     Time stalled = 0;
-    std::uint64_t steps = 0;
 
     // ---- TrainerEdge
     [[nodiscard]] Time now() const override;

@@ -153,7 +153,7 @@ private:
     std::vector<Time> bursts_;
 };
 
-void write_faults(Setup& setup, const std::string& scenario, Dice& dice, Author& author) {
+void write_faults(const std::string& scenario, Dice& dice, Author& author) {
     if (scenario == "churn") {
         author.churn(dice.between(2, 10));
     } else if (scenario == "partition") {
@@ -192,7 +192,6 @@ void write_faults(Setup& setup, const std::string& scenario, Dice& dice, Author&
         else
             author.add(author.moment(), FaultKind::power_loss, host, 0, 1);
     }
-    static_cast<void>(setup);
 }
 
 // A large cluster that is there from the beginning, and one event each second.
@@ -283,9 +282,9 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
         setup.quiet_at = 10 * second + duration;
     } else {
         Author author(setup, dice, begin, duration);
-        write_faults(setup, setup.scenario, dice, author);
+        write_faults(setup.scenario, dice, author);
         if (wishes.scenario == "mixed" && dice.percent(30))
-            write_faults(setup, std::string(names[dice.below(mixable)]), dice, author);
+            write_faults(std::string(names[dice.below(mixable)]), dice, author);
         setup.quiet_at = begin + duration;
         for (const Fault& fault : setup.faults) setup.quiet_at = std::max(setup.quiet_at, fault.at);
         setup.quiet_at += second;

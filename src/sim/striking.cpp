@@ -8,14 +8,47 @@ namespace chaos::sim {
 
 void World::strike(const Fault& fault) {
     if (fault.host >= nodes_.size() || fault.other >= nodes_.size()) return;
-    Node& node = *nodes_[fault.host];
-    const cluster::NodeId other = node_of(setup_.seed, fault.other);
     if (tracing()) std::printf("%10.4f s  **** %s\n", static_cast<double>(now_) / second, describe(fault).c_str());
     if (watching_.timeline && !(fault.kind == FaultKind::join && fault.host < setup_.nodes))
         marks_.push_back({now_, describe(fault)});
-    const auto command = [&](cluster::Event event) {
-        if (node.running() && !node.frozen) node.feed(std::move(event));
-    };
+    switch (fault.kind) {
+        case FaultKind::crash:
+        case FaultKind::power_loss:
+        case FaultKind::restart:
+        case FaultKind::restart_blank:
+        case FaultKind::freeze:
+        case FaultKind::thaw:
+        case FaultKind::slow:
+        case FaultKind::drift:
+        case FaultKind::lie:
+        case FaultKind::join:
+            return strike_process(fault, *nodes_[fault.host]);
+        case FaultKind::cut:
+        case FaultKind::cut_one_way:
+        case FaultKind::mend:
+        case FaultKind::partition:
+        case FaultKind::heal:
+        case FaultKind::corrupt:
+        case FaultKind::lossy:
+            return strike_network(fault);
+        case FaultKind::leave:
+        case FaultKind::connect:
+        case FaultKind::disconnect:
+        case FaultKind::admit:
+        case FaultKind::remove:
+        case FaultKind::revoke:
+            return ask(fault, *nodes_[fault.host]);
+        case FaultKind::all_down:
+            for (Host host = 0; host < nodes_.size(); ++host) end(host, fault.value != 0);
+            return;
+        case FaultKind::all_up:
+            for (Host host = 0; host < nodes_.size(); ++host)
+                if (nodes_[host]->started && !nodes_[host]->finished) boot(host, false);
+            return;
+    }
+}
+
+void World::strike_process(const Fault& fault, Node& node) {
     switch (fault.kind) {
         case FaultKind::crash:
         case FaultKind::power_loss:
@@ -52,9 +85,31 @@ void World::strike(const Fault& fault) {
             for (Event& waiting : frozen_[fault.host]) queue_.push(now_, std::move(waiting));
             frozen_[fault.host].clear();
             break;
+        case FaultKind::slow:
+            node.slowness = static_cast<std::uint32_t>(std::max<std::uint64_t>(fault.value, 1));
+            if (node.running()) node.trainer().set_slowness(node.slowness);
+            break;
+        case FaultKind::drift:
+            node.clock.change_drift(now_, static_cast<std::int64_t>(fault.value) - 1000);
+            if (node.running() && !node.frozen) node.reschedule();
+            break;
+        case FaultKind::lie:
+            node.lies = static_cast<std::uint32_t>(fault.value);
+            if (node.running()) node.trainer().donor().lie(node.lies);
+            break;
+        default:  // join
+            if (!node.started) boot(fault.host, false);
+            break;
+    }
+}
+
+void World::strike_network(const Fault& fault) {
+    const auto ppm = static_cast<std::uint32_t>(fault.value);
+    switch (fault.kind) {
         case FaultKind::cut:
             network_.cut(fault.other, fault.host);
-            [[fallthrough]];
+            network_.cut(fault.host, fault.other);
+            break;
         case FaultKind::cut_one_way:
             network_.cut(fault.host, fault.other);
             break;
@@ -68,60 +123,40 @@ void World::strike(const Fault& fault) {
             network_.divide(std::move(groups));
             break;
         }
-        case FaultKind::heal:
-            network_.heal_all();
-            break;
-        case FaultKind::slow:
-            node.slowness = static_cast<std::uint32_t>(std::max<std::uint64_t>(fault.value, 1));
-            if (node.running()) node.trainer().set_slowness(node.slowness);
-            break;
-        case FaultKind::drift:
-            node.clock.change_drift(now_, static_cast<std::int64_t>(fault.value) - 1000);
-            if (node.running() && !node.frozen) node.reschedule();
-            break;
         case FaultKind::corrupt:
-            network_.set_corruption(fault.host, static_cast<std::uint32_t>(fault.value));
+            network_.set_corruption(fault.host, ppm);
             break;
-        case FaultKind::lossy: {
-            const auto ppm = static_cast<std::uint32_t>(fault.value);
+        case FaultKind::lossy:
             network_.worsen(ppm, ppm, ppm);
             break;
-        }
-        case FaultKind::lie:
-            node.lies = static_cast<std::uint32_t>(fault.value);
-            if (node.running()) node.trainer().donor().lie(node.lies);
+        default:  // heal
+            network_.heal_all();
             break;
-        case FaultKind::join:
-            if (!node.started) boot(fault.host, false);
-            break;
+    }
+}
+
+// What people ask a node for. One that does not run, or stands still, does not hear it.
+void World::ask(const Fault& fault, Node& node) {
+    if (!node.running() || node.frozen) return;
+    const cluster::NodeId other = node_of(setup_.seed, fault.other);
+    const cluster::Name root = institution(static_cast<std::uint8_t>(fault.value));
+    using cluster::RequestKind;
+    switch (fault.kind) {
         case FaultKind::leave:
-            node.excused = node.excused || (node.running() && !node.frozen);
-            command(cluster::LeaveCommand{});
-            break;
+            node.excused = true;
+            return node.feed(cluster::LeaveCommand{});
         case FaultKind::connect:
-            command(cluster::ConnectCommand{other});
-            break;
+            return node.feed(cluster::ConnectCommand{other});
         case FaultKind::disconnect:
-            command(cluster::DisconnectCommand{other});
-            break;
+            return node.feed(cluster::DisconnectCommand{other});
         case FaultKind::admit:
+            return node.feed(
+                cluster::InstitutionCommand{.kind = RequestKind::admit_institution, .root = root, .node = {}});
         case FaultKind::remove:
-            command(cluster::InstitutionCommand{.kind = fault.kind == FaultKind::admit
-                                                            ? cluster::RequestKind::admit_institution
-                                                            : cluster::RequestKind::remove_institution,
-                                                .root = institution(static_cast<std::uint8_t>(fault.value)),
-                                                .node = {}});
-            break;
-        case FaultKind::revoke:
-            command(cluster::InstitutionCommand{.kind = cluster::RequestKind::revoke_node, .root = {}, .node = other});
-            break;
-        case FaultKind::all_down:
-            for (Host host = 0; host < nodes_.size(); ++host) end(host, fault.value != 0);
-            break;
-        case FaultKind::all_up:
-            for (Host host = 0; host < nodes_.size(); ++host)
-                if (nodes_[host]->started && !nodes_[host]->finished) boot(host, false);
-            break;
+            return node.feed(
+                cluster::InstitutionCommand{.kind = RequestKind::remove_institution, .root = root, .node = {}});
+        default:  // revoke
+            return node.feed(cluster::InstitutionCommand{.kind = RequestKind::revoke_node, .root = {}, .node = other});
     }
 }
 

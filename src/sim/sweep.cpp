@@ -58,7 +58,7 @@ Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
             if (settings.progress) settings.progress(result.sums, result.failures);
         }
     };
-    const unsigned count = settings.threads > 0 ? settings.threads : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned count = std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
     threads.reserve(count);
     for (unsigned i = 0; i < count; ++i) threads.emplace_back(work);

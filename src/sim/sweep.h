@@ -29,7 +29,6 @@ struct SweepResult {
 struct SweepSettings {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;                                              // one past the last seed
-    unsigned threads = 0;                                               // 0: one per core
     bool keep_going = false;                                            // after a failure, to count all of them
     std::function<void(const Sums&, std::uint64_t failures)> progress;  // now and then, from one thread at a time
     std::function<void(const Outcome&)> failed;                         // likewise, for each failure

@@ -192,7 +192,6 @@ void Trainer::on_timer(TrainerTimer timer, std::uint64_t tag) {
                 add_samples(toy_, job_.step, store_.state().parameters(), range, held_.gradient);
             held_.ranges.push_back(range);
         }
-        counters_.computed += count_of(job_.ranges);
     }
     compute_share();
 }
@@ -202,19 +201,13 @@ void Trainer::on_timer(TrainerTimer timer, std::uint64_t tag) {
 void Trainer::take_exchange_message(NodeId from, const BulkPtr& message, const ExchangeTag& tag) {
     const bool mine = exchange_ && (exchange_->is(tag) || CHAOS_PLANTED(wrong_step_accepted));
     if (!mine) {
-        if (tag.step < store_.applied()) {
-            ++counters_.old;
-        } else if (early_.size() < max_early) {
-            early_.push_back({from, message});
-        }
+        const bool over = tag.step < store_.applied();
+        if (!over && early_.size() < max_early) early_.push_back({from, message});
         return;
     }
     const bool taken = std::holds_alternative<PartialSum>(message->body) ? exchange_->take_sum(from, message)
                                                                          : exchange_->take_result(from, message);
-    if (!taken) {
-        ++counters_.refused;
-        edge_.broken("refuses a gradient of another plan for step " + std::to_string(tag.step));
-    }
+    if (!taken) edge_.broken("refuses a gradient of another plan for step " + std::to_string(tag.step));
     finish_if_complete();
 }
 

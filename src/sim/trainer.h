@@ -22,18 +22,11 @@ struct TrainerSettings {
     std::uint64_t checkpoint_offset = 0;  // so that not all write at once
 };
 
-struct TrainerCounters {
-    std::uint64_t computed = 0;  // samples
-    std::uint64_t refused = 0;   // messages of another plan or from the wrong place
-    std::uint64_t old = 0;       // messages of a step that is over
-};
-
 class Trainer {
 public:
     Trainer(TrainerEdge& edge, const Toy& toy, Planner& planner, const TrainerSettings& settings);
 
     [[nodiscard]] const Store& store() const { return store_; }
-    [[nodiscard]] const TrainerCounters& counters() const { return counters_; }
     [[nodiscard]] bool exchanging() const { return exchange_.has_value(); }
     [[nodiscard]] bool computing() const { return job_.running; }
     void set_slowness(std::uint32_t factor) { slowness_ = factor; }
@@ -102,7 +95,6 @@ private:
     std::uint64_t told_applied_ = 0;
     std::uint64_t next_checkpoint_ = 0;
     std::uint32_t slowness_ = 1;
-    TrainerCounters counters_;
 };
 
 }  // namespace chaos::sim

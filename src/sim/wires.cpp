@@ -27,6 +27,7 @@ void World::send(Host from, Host to, const cluster::MessagePtr& message) {
     ++statistics_.messages;
     statistics_.bytes += message->bytes.size();
     Statistics::Kind& kind = statistics_.kinds[message->body.index()];
+    kind.name = cluster::kind_of(message->body);
     ++kind.messages;
     kind.bytes += message->bytes.size();
     const Connection& wire = wires_[found->second];

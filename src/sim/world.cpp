@@ -84,19 +84,13 @@ Statistics World::statistics() const {
 }
 
 std::string busiest_kinds(const Statistics& statistics) {
-    constexpr std::array<const char*, std::variant_size_v<cluster::Body>> names = {
-        "Hello",       "Heartbeat", "Bye",     "Ask",    "Answer", "LinkOffer", "LinkConsent", "CatchUp", "History",
-        "LineSummary", "Request",   "Prepare", "Accept", "Decide", "Promise",   "Accepted",    "Proof"};
-    std::vector<std::size_t> order(names.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-        return std::pair(statistics.kinds[x].bytes, y) > std::pair(statistics.kinds[y].bytes, x);
-    });
+    constexpr std::size_t most_told = 4;
+    std::vector<Statistics::Kind> kinds(statistics.kinds.begin(), statistics.kinds.end());
+    std::stable_sort(kinds.begin(), kinds.end(), [](const auto& x, const auto& y) { return x.bytes > y.bytes; });
     std::string text;
-    for (std::size_t i = 0; i < 4; ++i)
-        text += std::string(i > 0 ? ", " : "") + names[order[i]] + " " +
-                std::to_string(statistics.kinds[order[i]].bytes * 100 / std::max<std::uint64_t>(statistics.bytes, 1)) +
-                " %";
+    for (std::size_t i = 0; i < most_told && kinds[i].messages > 0; ++i)
+        text += std::string(i > 0 ? ", " : "") + std::string(kinds[i].name) + " " +
+                std::to_string(kinds[i].bytes * 100 / std::max<std::uint64_t>(statistics.bytes, 1)) + " %";
     return text;
 }
 
@@ -144,7 +138,6 @@ void World::boot(Host host, bool founds) {
 void World::end(Host host, bool silently) {
     Node& node = *nodes_[host];
     if (!node.running()) return;
-    statistics_.samples_computed += node.trainer().counters().computed;
     node.silent = silently;
     const auto connections = node.connections;
     for (const auto& [peer, connection] : connections) {
@@ -158,15 +151,10 @@ void World::end(Host host, bool silently) {
 // ---- what nodes report
 
 void World::adopted(Host host, const ViewPtr& view) {
-    const bool first = invariants_.adopted(host, view);
-    Spreading& spreading = spreading_[view->name];
-    if (first) {
+    if (invariants_.adopted(host, view)) {
         ++statistics_.views;
-        spreading.first_known = now_;
         if (view->fork) check_fork(host, *view);
     }
-    spreading.last_known = now_;
-    ++spreading.adopters;
     if (tracing())
         trace(host, "adopts view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) +
                         (view->fork ? " (a fork)" : "") + ": " + std::to_string(view->active_count()) + " active of " +

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -23,7 +24,6 @@ struct Statistics {
     std::uint64_t messages = 0;  // of the core
     std::uint64_t bytes = 0;     // of those
     std::uint64_t steps = 0;     // committed, of all lines
-    std::uint64_t samples_computed = 0;
     std::uint64_t views = 0;
     std::uint64_t forks = 0;
     std::uint64_t foundings = 0;
@@ -31,6 +31,7 @@ struct Statistics {
     Time recovered = 0;            // from the end of the faults until all train in one view
     bool stopped_rightly = false;  // strict, and a quorum is gone for good
     struct Kind {
+        std::string_view name;
         std::uint64_t messages = 0;
         std::uint64_t bytes = 0;
     };
@@ -58,13 +59,6 @@ struct Mark {
 struct Watching {
     bool trace = false;  // lines to stdout
     bool timeline = false;
-    bool handling = false;  // measure thread CPU time per event
-};
-
-struct Spreading {
-    Time first_known = 0;
-    Time last_known = 0;
-    std::uint32_t adopters = 0;
 };
 
 class World {
@@ -77,10 +71,6 @@ public:
     [[nodiscard]] Statistics statistics() const;
     [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
     [[nodiscard]] const std::vector<Mark>& marks() const { return marks_; }
-    [[nodiscard]] const std::vector<std::uint32_t>& handling_ns() const { return handling_ns_; }
-    [[nodiscard]] const std::unordered_map<cluster::Name, Spreading, cluster::HashName>& spreading() const {
-        return spreading_;
-    }
 
     // ---- for nodes
     [[nodiscard]] Time now() const { return now_; }
@@ -91,8 +81,6 @@ public:
     Node& node(Host host) { return *nodes_[host]; }
     [[nodiscard]] bool tracing() const { return watching_.trace; }
     void trace(Host host, const std::string& text);
-    [[nodiscard]] bool measures_handling() const { return watching_.handling; }
-    void handled(std::uint64_t ns) { handling_ns_.push_back(static_cast<std::uint32_t>(ns)); }
     void adopted(Host host, const cluster::ViewPtr& view);
     void applied(Host host, const AppliedStep& step);
     [[nodiscard]] std::vector<cluster::Candidate> contacts_for(Host host) const;
@@ -149,6 +137,9 @@ private:
     void boot(Host host, bool founds);
     void end(Host host, bool silently);
     void strike(const Fault& fault);
+    void strike_process(const Fault& fault, Node& node);
+    void strike_network(const Fault& fault);
+    void ask(const Fault& fault, Node& node);
     void heal();
     void poll();
     [[nodiscard]] bool settled();
@@ -185,8 +176,6 @@ private:
     Statistics statistics_;
     std::vector<Sample> samples_;
     std::vector<Mark> marks_;
-    std::vector<std::uint32_t> handling_ns_;
-    std::unordered_map<cluster::Name, Spreading, cluster::HashName> spreading_;
 };
 
 }  // namespace chaos::sim
