@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 #include "base/planted.h"
-#include "sim/signer.h"
 
 #include <algorithm>
 #include <span>
@@ -17,22 +16,20 @@ Exchange::Exchange(TrainerEdge& edge, const Toy& toy, std::uint64_t step, cluste
       step_(step),
       view_(std::move(view)),
       plan_(std::move(plan)),
-      plan_hash_(plan_->hash),
       self_(plan_->index_of(edge.self())),
       branches_(plan_->trees.size()),
       results_missing_(plan_->trees.size()) {
-    if (CHAOS_PLANTED(float_in_plan) && view_->links.size() % 4 == 3 && host_of(edge.self()) % 2 == 1) plan_hash_ ^= 1;
     CHAOS_ASSERT(self_ < plan_->members.size());
     for (std::size_t tree = 0; tree < branches_.size(); ++tree)
         branches_[tree].sums.resize(plan_->trees[tree].children[self_].size());
 }
 
 ExchangeTag Exchange::tag_of(std::uint32_t tree) const {
-    return {.view = view_->name, .step = step_, .plan = plan_hash_, .tree = tree};
+    return {.view = view_->name, .step = step_, .plan = plan_->hash, .tree = tree};
 }
 
 bool Exchange::knows(const ExchangeTag& tag) const {
-    return tag.plan == plan_hash_ && tag.tree < branches_.size();
+    return tag.plan == plan_->hash && tag.tree < branches_.size();
 }
 
 void Exchange::contribute(const Gradient& own) {

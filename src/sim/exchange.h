@@ -45,7 +45,6 @@ private:
     std::uint64_t step_;
     cluster::ViewPtr view_;
     PlanPtr plan_;
-    std::uint64_t plan_hash_;
     std::uint32_t self_;
     Gradient own_;
     bool contributed_ = false;

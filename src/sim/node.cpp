@@ -37,7 +37,7 @@ void Node::boot(bool founds) {
     stopped_at = -1;
     busy_until = 0;
     trainer_.emplace(
-        *this, world_.toy(), world_.planner(),
+        *this, world_.toy(), world_.planner(host_),
         TrainerSettings{
             .speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = std::uint64_t{host_} * 5});
     trainer_->set_slowness(slowness);

@@ -1,6 +1,7 @@
 #include "sim/planner.h"
 
 #include "base/hash.h"
+#include "base/planted.h"
 #include "plan/sync_plan.h"
 
 #include <algorithm>
@@ -41,8 +42,8 @@ plan::SyncRequest request_of(const Toy& toy, const View& view, const std::vector
     return request;
 }
 
-// A breadth-first tree from the member with the smallest id: cheap, and as good as any for the protocol.
-Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& request) {
+// A breadth-first tree: cheap, and as good as any for the protocol.
+Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& request, std::uint32_t root) {
     const auto count = static_cast<std::uint32_t>(request.members.size());
     std::vector<std::vector<std::uint32_t>> near(count);
     for (const plan::SyncLink& link : request.links) {
@@ -50,8 +51,8 @@ Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& reques
         near[link.b].push_back(link.a);
     }
     std::vector<std::uint32_t> parent(count, count);
-    std::vector<std::uint32_t> order = {0};
-    parent[0] = 0;
+    std::vector<std::uint32_t> order = {root};
+    parent[root] = root;
     for (std::size_t i = 0; i < order.size(); ++i) {
         std::sort(near[order[i]].begin(), near[order[i]].end());
         for (const std::uint32_t next : near[order[i]]) {
@@ -62,6 +63,29 @@ Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& reques
     }
     if (order.size() != count) return Error{"the active members are not connected by links of the view"};
     return parent;
+}
+
+// The planted bug: the member that is closest to all others, by a sum of floats that each node begins with itself.
+// Equal sums are rounded differently in another order, so ties are broken differently.
+std::uint32_t closest_by_floats(const plan::SyncRequest& request, std::uint32_t self) {
+    const auto count = static_cast<std::uint32_t>(request.members.size());
+    std::uint32_t best = 0;
+    float best_closeness = 0;
+    for (std::uint32_t root = 0; root < count; ++root) {
+        const auto parent = breadth_first(request, root);
+        if (!parent) return 0;
+        float closeness = 0;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            float hops = 1;
+            for (std::uint32_t at = (self + i) % count; at != root; at = (*parent)[at]) ++hops;
+            closeness += 1 / hops;
+        }
+        if (closeness > best_closeness) {
+            best_closeness = closeness;
+            best = root;
+        }
+    }
+    return best;
 }
 
 }  // namespace
@@ -85,7 +109,10 @@ PlanPtr Planner::plan(const View& view) {
     const plan::SyncRequest request = request_of(*toy_, view, made->members);
     std::vector<plan::SyncTree> trees;
     if (kind_ == PlanKind::tree || made->members.size() == 1) {
-        auto parent = breadth_first(request);
+        std::uint32_t root = 0;  // the member with the smallest id
+        if (CHAOS_PLANTED(float_in_plan) && self_ && made->index_of(*self_) < made->members.size())
+            root = closest_by_floats(request, made->index_of(*self_));
+        auto parent = breadth_first(request, root);
         if (parent) {
             made->hash = xxh3(std::as_bytes(std::span(*parent)));
             trees.push_back({.first_byte = 0, .bytes = request.bytes, .parent = std::move(*parent)});

@@ -1,5 +1,6 @@
-// Plans and shares of a view, computed once for all nodes of a simulation: they are pure functions of the view, so
-// whichever node asks first computes what each would have computed.
+// Plans and shares of a view. They are pure functions of the view, so most simulations compute them once for all nodes:
+// whichever asks first computes what each would have computed. In others each node has a planner of its own, and where
+// two come to different plans, the exchange refuses the other's messages.
 #pragma once
 
 #include "cluster/view.h"
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,9 @@ enum class PlanKind : std::uint8_t { tree, sync_plan };
 
 class Planner {
 public:
-    Planner(const Toy& toy, PlanKind kind) : toy_(&toy), kind_(kind) {}
+    // `self`: the node whose planner this is; absent: everybody's.
+    Planner(const Toy& toy, PlanKind kind, std::optional<cluster::NodeId> self)
+        : toy_(&toy), kind_(kind), self_(self) {}
 
     [[nodiscard]] PlanPtr plan(const cluster::View& view);
     // Shares sorted by node.
@@ -55,6 +59,7 @@ private:
     };
     const Toy* toy_;
     PlanKind kind_;
+    std::optional<cluster::NodeId> self_;
     std::list<PlanEntry> plans_;  // the latest asked for first
     std::list<SharesEntry> shares_;
 };

@@ -2,13 +2,12 @@
 #include "sim/world.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace chaos::sim {
 
 void World::strike(const Fault& fault) {
     if (fault.host >= nodes_.size() || fault.other >= nodes_.size()) return;
-    if (tracing()) std::printf("%10.4f s  **** %s\n", static_cast<double>(now_) / second, describe(fault).c_str());
+    if (tracing()) trace_line("****", describe(fault));
     if (watching_.timeline && !(fault.kind == FaultKind::join && fault.host < setup_.nodes))
         marks_.push_back({now_, describe(fault)});
     switch (fault.kind) {
@@ -163,7 +162,7 @@ void World::ask(const Fault& fault, Node& node) {
 // The end of all faults. Who is down for good stays down, unless a strict cluster could not go on without it.
 void World::heal() {
     healed_ = true;
-    if (tracing()) std::printf("%10.4f s  **** everything heals\n", static_cast<double>(now_) / second);
+    if (tracing()) trace_line("****", "everything heals");
     network_.heal_all();
     for (Host host = 0; host < nodes_.size(); ++host) {
         Node& node = *nodes_[host];

@@ -49,6 +49,10 @@ Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
             result.sums.messages += outcome.statistics.messages;
             result.sums.simulated += outcome.statistics.ended_at;
             if (outcome.statistics.stopped_rightly) ++result.sums.stopped_rightly;
+            if (!outcome.failure && !outcome.statistics.stopped_rightly) {
+                result.sums.resumed.push_back(outcome.statistics.resumed);
+                result.sums.recovered.push_back(outcome.statistics.recovered);
+            }
             if (outcome.failure) {
                 ++result.failures;
                 if (!result.first || seed < result.first->seed) result.first = outcome;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace chaos::sim {
 
@@ -18,6 +19,8 @@ struct Sums {
     std::uint64_t messages = 0;
     std::uint64_t stopped_rightly = 0;
     Time simulated = 0;
+    std::vector<Time> resumed;    // of each run that did not fail or stop
+    std::vector<Time> recovered;  // likewise
 };
 
 struct SweepResult {

@@ -5,7 +5,9 @@
 #include "cluster/compose.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <span>
 
 namespace chaos::sim {
 
@@ -19,6 +21,9 @@ constexpr Time patience = 120 * second;  // after the last fault, until all trai
 constexpr std::uint64_t steps_to_see = 3;
 constexpr std::size_t max_contacts = 64;
 constexpr Host share_views_from = 64;
+// In some runs of few nodes, each computes its own plans; in the others that would only cost time.
+constexpr std::uint64_t plan_each_every = 8;
+constexpr Host plan_each_up_to = 10;
 constexpr std::uint64_t most_events = 6'000'000;  // many times what a run has
 
 }  // namespace
@@ -27,7 +32,6 @@ World::World(const Setup& setup, const Watching& watching)
     : setup_(setup),
       watching_(watching),
       toy_(make_toy(setup.seed, setup.batch)),
-      planner_(toy_, setup.plan),
       network_(setup.seed, setup.hosts, setup.paths),
       invariants_(toy_, setup.strict),
       frozen_(setup.hosts),
@@ -35,6 +39,12 @@ World::World(const Setup& setup, const Watching& watching)
       commits_(setup.hosts, 0) {
     // Many members share the views they compute; few compute their own, which the invariants compare.
     if (setup_.hosts > share_views_from) setup_.options.views = std::make_shared<cluster::ViewCache>();
+    if (setup_.seed % plan_each_every == 0 && setup_.hosts <= plan_each_up_to) {
+        for (Host host = 0; host < setup_.hosts; ++host)
+            planners_.emplace_back(toy_, setup_.plan, node_of(setup_.seed, host));
+    } else {
+        planners_.emplace_back(toy_, setup_.plan, std::nullopt);
+    }
     for (Host host = 0; host < setup_.hosts; ++host) nodes_.push_back(std::make_unique<Node>(*this, host));
 }
 
@@ -94,8 +104,23 @@ std::string busiest_kinds(const Statistics& statistics) {
     return text;
 }
 
+void World::trace_line(const std::string& who, const std::string& text) {
+    std::array<char, 32> head{};
+    std::snprintf(head.data(), head.size(), "%10.4f s  %-4s ", static_cast<double>(now_) / second, who.c_str());
+    const std::string line = head.data() + text + "\n";
+    if (watching_.trace) std::fputs(line.c_str(), stdout);
+    if (watching_.trace_hash) trace_hash_ = random_bits(trace_hash_, 0, xxh3(std::as_bytes(std::span(line))));
+}
+
 void World::trace(Host host, const std::string& text) {
-    std::printf("%10.4f s  n%-3u %s\n", static_cast<double>(now_) / second, host, text.c_str());
+    trace_line("n" + std::to_string(host), text);
+}
+
+std::uint64_t World::state_hash() const {
+    std::uint64_t hash = 0;
+    for (const auto& node : nodes_)
+        if (node->running()) hash = random_bits(hash, node->self().low, node->trainer().store().state().hash());
+    return hash;
 }
 
 cluster::Name World::institution(std::uint8_t number) const {
@@ -217,6 +242,7 @@ void World::check_fork(Host host, const cluster::View& view) {
 void World::applied(Host host, const AppliedStep& step) {
     const bool first = invariants_.applied(host, nodes_[host]->member().id(), step);
     if (step.how == How::exchanged) {
+        if (healed_ && statistics_.resumed == 0) statistics_.resumed = now_ - setup_.quiet_at;
         check_recovery(host);
         last_commit_[host] = now_;
     }

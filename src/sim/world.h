@@ -28,7 +28,8 @@ struct Statistics {
     std::uint64_t forks = 0;
     std::uint64_t foundings = 0;
     Time stalled = 0;              // node-nanoseconds in which a step was stopped
-    Time recovered = 0;            // from the end of the faults until all train in one view
+    Time resumed = 0;              // from the end of the faults until a step was committed again
+    Time recovered = 0;            // from there until all train in one view
     bool stopped_rightly = false;  // strict, and a quorum is gone for good
     struct Kind {
         std::string_view name;
@@ -57,7 +58,8 @@ struct Mark {
 };
 
 struct Watching {
-    bool trace = false;  // lines to stdout
+    bool trace = false;       // lines to stdout
+    bool trace_hash = false;  // of those lines, without printing them
     bool timeline = false;
 };
 
@@ -69,6 +71,10 @@ public:
 
     [[nodiscard]] const std::optional<std::string>& failure() const { return invariants_.failure(); }
     [[nodiscard]] Statistics statistics() const;
+    // Of every line of the trace; 0 unless asked for.
+    [[nodiscard]] std::uint64_t trace_hash() const { return trace_hash_; }
+    // Of the states that nodes hold in the end.
+    [[nodiscard]] std::uint64_t state_hash() const;
     [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
     [[nodiscard]] const std::vector<Mark>& marks() const { return marks_; }
 
@@ -76,10 +82,10 @@ public:
     [[nodiscard]] Time now() const { return now_; }
     [[nodiscard]] const Setup& setup() const { return setup_; }
     [[nodiscard]] const Toy& toy() const { return toy_; }
-    Planner& planner() { return planner_; }
+    Planner& planner(Host host) { return planners_[planners_.size() == 1 ? 0 : host]; }
     Invariants& invariants() { return invariants_; }
     Node& node(Host host) { return *nodes_[host]; }
-    [[nodiscard]] bool tracing() const { return watching_.trace; }
+    [[nodiscard]] bool tracing() const { return watching_.trace || watching_.trace_hash; }
     void trace(Host host, const std::string& text);
     void adopted(Host host, const cluster::ViewPtr& view);
     void applied(Host host, const AppliedStep& step);
@@ -134,6 +140,7 @@ private:
     [[nodiscard]] const std::pair<Host, std::uint64_t>* find_connection(Host host, Host peer) const;
 
     // ---- world.cpp
+    void trace_line(const std::string& who, const std::string& text);
     void boot(Host host, bool founds);
     void end(Host host, bool silently);
     void strike(const Fault& fault);
@@ -154,7 +161,7 @@ private:
     Setup setup_;
     Watching watching_;
     Toy toy_;
-    Planner planner_;
+    std::vector<Planner> planners_;  // one for all, or one each
     Network network_;
     Invariants invariants_;
     std::vector<std::unique_ptr<Node>> nodes_;
@@ -174,6 +181,7 @@ private:
     Time struck_at_ = 0;
     Time slowest_step_ = 0;  // before that
     Statistics statistics_;
+    std::uint64_t trace_hash_ = 0;
     std::vector<Sample> samples_;
     std::vector<Mark> marks_;
 };

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
+
 namespace chaos::sim {
 namespace {
 
@@ -15,6 +18,37 @@ TEST(Run, OneSeedIsOneRun) {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
         const sim::Setup setup = *make_setup(seed, {});
         EXPECT_EQ(figures(run(setup, {})), figures(run(setup, {}))) << "seed " << seed;
+    }
+}
+
+// One seed is one run on every machine and with every compiler, and not only twice in one process. A change of the
+// protocol, the scenarios or the trace changes these: run this test, see that the runs are right, and copy the lines
+// that it prints.
+struct Golden {
+    std::uint64_t seed;
+    std::uint64_t trace;
+    std::uint64_t state;
+};
+constexpr Golden golden[] = {
+    {3, 0, 0},
+    {40, 0, 0},
+    {1234, 0, 0},
+};
+
+TEST(Run, OneSeedIsOneRunEverywhere) {
+    for (const Golden& expected : golden) {
+        const sim::Setup setup = *make_setup(expected.seed, {});
+        World world(setup, {.trace_hash = true});
+        const Outcome outcome = run(world, setup);
+        EXPECT_FALSE(outcome.failure) << *outcome.failure;
+        std::array<char, 80> line{};
+        std::snprintf(line.data(), line.size(), "    {%llu, 0x%016llx, 0x%016llx},",
+                      static_cast<unsigned long long>(expected.seed),
+                      static_cast<unsigned long long>(world.trace_hash()),
+                      static_cast<unsigned long long>(world.state_hash()));
+        EXPECT_TRUE(world.trace_hash() == expected.trace && world.state_hash() == expected.state)
+            << "the run of seed " << expected.seed << " is another one; it is now\n"
+            << line.data();
     }
 }
 
