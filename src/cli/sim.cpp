@@ -121,8 +121,10 @@ Result<bool> run_many(const SimOptions& options) {
         static_cast<unsigned long long>(sums.steps), static_cast<unsigned long long>(sums.views),
         static_cast<unsigned long long>(sums.forks), static_cast<unsigned long long>(sums.foundings),
         static_cast<unsigned long long>(sums.stopped_rightly), static_cast<unsigned long long>(result.failures));
-    std::printf("after the last fault, a step was committed within %s; all trained together within %s\n",
-                spread_of(sums.resumed).c_str(), spread_of(sums.recovered).c_str());
+    std::printf(
+        "after the last fault, a step was committed within %s (%.2f of what is allowed); all trained together within "
+        "%s (%.2f)\n",
+        spread_of(sums.resumed).c_str(), sums.worst_resumed, spread_of(sums.recovered).c_str(), sums.worst_recovered);
     if (!result.first) return true;
     print_failure(options, *result.first);
     print_shrunk(*sim::make_setup(result.first->seed, wishes_of(options)));

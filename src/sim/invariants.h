@@ -3,6 +3,8 @@
 //
 //   I1  one (view, step) has one result, and one lineage one state, on every member
 //   I2  a stable step is never undone: no descendant of a view commits a step that was stable there
+//   I3  after the last fault steps advance again, and all train together, within a time that detection, waiting, round
+//       trips, retries and steps add up to (ending.cpp)
 //   I4  strict: of two children of a view, steps are committed under at most one
 //   I5  a joiner's state has the hash that its lineage has elsewhere
 //   I6  each committed step holds every sample of its batch exactly once

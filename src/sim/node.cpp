@@ -29,7 +29,7 @@ void Node::boot(bool founds) {
     const Setup& setup = world_.setup();
     ++life_;
     started = true;
-    silent = frozen = false;
+    silent = frozen = asked_to_leave = false;
     incarnation_ = std::max(incarnation_ + 1, life_ * incarnations_per_life);
     inbox_.clear();
     tick_at_ = -1;

@@ -53,7 +53,7 @@ public:
     bool frozen = false;
     bool silent = false;           // down without a sign
     bool finished = false;         // left, expelled or revoked: it need not come back
-    bool excused = false;          // it was asked for that this node is out
+    bool asked_to_leave = false;   // this process, not one before it
     bool for_good = false;         // is down and stays so
     std::uint64_t blank_life = 0;  // the last life that began with an empty disk
     std::uint32_t slowness = 1;

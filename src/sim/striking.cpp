@@ -141,9 +141,12 @@ void World::ask(const Fault& fault, Node& node) {
     const cluster::Name root = institution(static_cast<std::uint8_t>(fault.value));
     using cluster::RequestKind;
     switch (fault.kind) {
-        case FaultKind::leave:
-            node.excused = true;
+        case FaultKind::leave: {
+            // Who is alone is refused, in words: it may simply stop.
+            const cluster::ViewPtr view = node.member().view();
+            node.asked_to_leave = !view || view->active_count() > 1 || !view->is_active(node.self());
             return node.feed(cluster::LeaveCommand{});
+        }
         case FaultKind::connect:
             return node.feed(cluster::ConnectCommand{other});
         case FaultKind::disconnect:
@@ -171,25 +174,12 @@ void World::heal() {
         if (node.lies != 0) strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
         if (node.started && !node.running() && !node.finished && !node.for_good) boot(host, false);
     }
-    if (!quorum_is_gone()) return;
-    for (Host host = 0; host < nodes_.size(); ++host)
-        if (nodes_[host]->started && !nodes_[host]->running() && !nodes_[host]->finished) boot(host, false);
-    statistics_.stopped_rightly = setup_.strict && quorum_is_gone();
-}
-
-// Whether too few seats of the youngest view can ever vote again. A seat is lost with the process, unless the disk
-// with its vote is there when the node restarts.
-bool World::quorum_is_gone() const {
-    const cluster::ViewPtr& view = invariants_.youngest();
-    if (view == nullptr) return true;
-    std::vector<cluster::NodeId> voters;
-    for (const cluster::MemberInfo& member : view->members) {
-        if (member.standing != cluster::Standing::active) continue;
-        const Node& node = *nodes_[host_of(member.id.node)];
-        if (node.running() && member.id.incarnation / incarnations_per_life >= node.blank_life)
-            voters.push_back(member.id.node);
+    if (quorum_is_gone()) {
+        for (Host host = 0; host < nodes_.size(); ++host)
+            if (nodes_[host]->started && !nodes_[host]->running() && !nodes_[host]->finished) boot(host, false);
+        statistics_.stopped_rightly = setup_.strict && quorum_is_gone();
     }
-    return !cluster::is_quorum(*view, voters);
+    allow_recovery();
 }
 
 }  // namespace chaos::sim

@@ -50,8 +50,15 @@ Result<SweepResult> sweep(const SweepSettings& settings, const Wishes& wishes) {
             result.sums.simulated += outcome.statistics.ended_at;
             if (outcome.statistics.stopped_rightly) ++result.sums.stopped_rightly;
             if (!outcome.failure && !outcome.statistics.stopped_rightly) {
-                result.sums.resumed.push_back(outcome.statistics.resumed);
-                result.sums.recovered.push_back(outcome.statistics.recovered);
+                const Statistics& s = outcome.statistics;
+                result.sums.resumed.push_back(s.resumed);
+                result.sums.recovered.push_back(s.recovered);
+                const auto ratio = [](Time time, Time allowed) {
+                    return static_cast<double>(time) / static_cast<double>(std::max<Time>(allowed, 1));
+                };
+                result.sums.worst_resumed = std::max(result.sums.worst_resumed, ratio(s.resumed, s.resume_allowed));
+                result.sums.worst_recovered =
+                    std::max(result.sums.worst_recovered, ratio(s.recovered, s.recovery_allowed));
             }
             if (outcome.failure) {
                 ++result.failures;

@@ -19,8 +19,11 @@ struct Sums {
     std::uint64_t messages = 0;
     std::uint64_t stopped_rightly = 0;
     Time simulated = 0;
-    std::vector<Time> resumed;    // of each run that did not fail or stop
-    std::vector<Time> recovered;  // likewise
+    // Of each run that did not fail or stop: times after the last fault, and their ratio to what I3 allows.
+    std::vector<Time> resumed;
+    std::vector<Time> recovered;
+    double worst_resumed = 0;
+    double worst_recovered = 0;
 };
 
 struct SweepResult {

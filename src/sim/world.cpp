@@ -17,8 +17,6 @@ using cluster::ViewPtr;
 namespace {
 
 constexpr Time poll_every = 500 * millisecond;
-constexpr Time patience = 120 * second;  // after the last fault, until all train together
-constexpr std::uint64_t steps_to_see = 3;
 constexpr std::size_t max_contacts = 64;
 constexpr Host share_views_from = 64;
 // In some runs of few nodes, each computes its own plans; in the others that would only cost time.
@@ -187,42 +185,6 @@ void World::adopted(Host host, const ViewPtr& view) {
                         " links, from step " + std::to_string(view->first_step));
 }
 
-// Whether the others still hang together, and could decide by themselves.
-bool World::leaves_quorum(const Node& node) {
-    if (!node.running() || !node.member().view()) return false;
-    const ViewPtr view = node.member().view();
-    std::vector<cluster::NodeId> others;
-    for (const cluster::MemberInfo& member : view->members)
-        if (member.id.node != node.self()) others.push_back(member.id.node);
-    return cluster::is_quorum(*view, others) && cluster::cut_off_by(*view, node.self()).empty();
-}
-
-// I3, where one failure is all that happens: steps go on within detection, two round trips and the cost of a step.
-void World::check_recovery(Host host) {
-    const auto failures = std::count_if(setup_.faults.begin(), setup_.faults.end(),
-                                        [](const Fault& fault) { return fault.kind != FaultKind::join; });
-    if (setup_.scenario != "single" || failures != 1) return;
-    // Who was hit comes back as a newcomer, and who had just come in has no step to go on with.
-    constexpr std::uint32_t settled_commits = 3;
-    if (struck_at_ == 0) {
-        if (++commits_[host] > settled_commits) slowest_step_ = std::max(slowest_step_, now_ - last_commit_[host]);
-        return;
-    }
-    if (!quorum_left_ || host == struck_ || commits_[host] <= settled_commits || last_commit_[host] > struck_at_)
-        return;
-    const ViewPtr view = nodes_[host]->member().view();
-    const cluster::Options& options = setup_.options;
-    const Time round_trip =
-        2 * (cluster::eccentricity(*view, nodes_[host]->self()) + setup_.paths.delay_max + setup_.paths.jitter);
-    // The clocks of two nodes differ, and heartbeats come in their own rhythm.
-    Time bound = options.detect + 2 * options.heartbeat + 2 * round_trip + 2 * slowest_step_ + 100 * millisecond;
-    if (view->fork) bound += options.fork_after + options.resend + 2 * options.heartbeat;
-    if (now_ - struck_at_ > bound)
-        invariants_.fail(host, "I3: goes on " + std::to_string((now_ - struck_at_) / millisecond) +
-                                   " ms after the failure, but " + std::to_string(bound / millisecond) +
-                                   " ms are allowed");
-}
-
 // A fork needs a reason: the lost were closed by their hosts, or nobody has heard of them for the agreed time.
 void World::check_fork(Host host, const cluster::View& view) {
     const ViewPtr parent = invariants_.view(view.parent);
@@ -243,7 +205,7 @@ void World::applied(Host host, const AppliedStep& step) {
     const bool first = invariants_.applied(host, nodes_[host]->member().id(), step);
     if (step.how == How::exchanged) {
         if (healed_ && statistics_.resumed == 0) statistics_.resumed = now_ - setup_.quiet_at;
-        check_recovery(host);
+        check_single(host);
         last_commit_[host] = now_;
     }
     if (!first || step.how != How::exchanged) return;
@@ -259,74 +221,6 @@ void World::applied(Host host, const AppliedStep& step) {
                                                           std::to_string(step.result->record.step - 1) +
                                                           " although the next one is complete");
     }
-}
-
-// ---- the end
-
-// By a view that others train under.
-bool World::is_revoked(const Node& node) const {
-    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
-        if (!other->running() || other.get() == &node || other->member().role() != cluster::Role::active) return false;
-        const auto& revoked = other->member().view()->revoked;
-        return std::binary_search(revoked.begin(), revoked.end(), node.self());
-    });
-}
-
-bool World::settled() {
-    const ViewPtr& youngest = invariants_.youngest();
-    ViewPtr common;
-    std::uint64_t least = ~std::uint64_t{0};
-    std::uint64_t most = 0;
-    bool one_view = true;
-    for (Host host = 0; host < nodes_.size(); ++host) {
-        const Node& node = *nodes_[host];
-        if (!node.running() || node.finished || node.excused) continue;
-        if (is_revoked(node)) continue;
-        if (!youngest->institution_in(institution(setup_.institutions[host]))) continue;
-        if (node.member().role() != cluster::Role::active) {
-            together_ = false;
-            return false;
-        }
-        const ViewPtr view = node.member().view();
-        // Its neighbours saw both votes each time, and both are signed.
-        constexpr std::uint32_t proofs_enough = 8;
-        if (node.double_votes >= proofs_enough)
-            invariants_.fail(host, "voted twice in one ballot, and was not expelled");
-        if (common && common->name != view->name) one_view = false;
-        common = view;
-        const std::uint64_t applied = node.trainer().store().applied();
-        least = std::min(least, applied);
-        most = std::max(most, applied);
-    }
-    if (!common) return false;
-    if (!together_) {
-        together_ = true;
-        steps_wanted_ = most + steps_to_see;
-    }
-    return one_view && least >= steps_wanted_;
-}
-
-void World::explain_stuck() {
-    constexpr std::size_t most_told = 10;
-    std::string text = "stuck: " + std::to_string(patience / second) + " s after the last fault not all train together";
-    std::vector<std::string> waiting;
-    std::vector<std::string> training;
-    for (Host host = 0; host < nodes_.size(); ++host) {
-        const Node& node = *nodes_[host];
-        if (!node.running() || node.finished || node.excused) continue;
-        const ViewPtr view = node.member().view();
-        const Trainer& trainer = node.trainer();
-        const bool trains = node.member().role() == cluster::Role::active && trainer.store().applied() >= steps_wanted_;
-        (trains ? training : waiting)
-            .push_back("\n  n" + std::to_string(host) + " " + cluster::brief(node.self()) + ": " + node.member().why() +
-                       "; " + std::to_string(trainer.store().applied()) + " steps applied, " +
-                       (view ? "view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) : "no view") +
-                       (trainer.exchanging() ? ", in an exchange" : "") + (trainer.computing() ? ", computes" : ""));
-    }
-    waiting.insert(waiting.end(), training.begin(), training.end());
-    for (std::size_t i = 0; i < std::min(waiting.size(), most_told); ++i) text += waiting[i];
-    if (waiting.size() > most_told) text += "\n  and " + std::to_string(waiting.size() - most_told) + " others";
-    invariants_.fail(text);
 }
 
 void World::poll() {
@@ -355,9 +249,10 @@ void World::poll() {
             done_ = true;
         } else if (settled()) {
             statistics_.recovered = now_ - setup_.quiet_at;
+            check_recovered();
             done_ = true;
-        } else if (now_ >= setup_.quiet_at + patience) {
-            explain_stuck();
+        } else {
+            check_patience();
         }
     }
     if (!done_) queue_.push(now_ + poll_every, Event{});

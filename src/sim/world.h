@@ -27,9 +27,11 @@ struct Statistics {
     std::uint64_t views = 0;
     std::uint64_t forks = 0;
     std::uint64_t foundings = 0;
-    Time stalled = 0;              // node-nanoseconds in which a step was stopped
-    Time resumed = 0;              // from the end of the faults until a step was committed again
-    Time recovered = 0;            // from there until all train in one view
+    Time stalled = 0;         // node-nanoseconds in which a step was stopped
+    Time resumed = 0;         // from the end of the faults until a step was committed again
+    Time recovered = 0;       // likewise until all train in one view
+    Time resume_allowed = 0;  // I3: what these two may be
+    Time recovery_allowed = 0;
     bool stopped_rightly = false;  // strict, and a quorum is gone for good
     struct Kind {
         std::string_view name;
@@ -139,24 +141,32 @@ private:
     void refuse(const Event& event);
     [[nodiscard]] const std::pair<Host, std::uint64_t>* find_connection(Host host, Host peer) const;
 
-    // ---- world.cpp
-    void trace_line(const std::string& who, const std::string& text);
-    void boot(Host host, bool founds);
-    void end(Host host, bool silently);
+    // ---- striking.cpp
     void strike(const Fault& fault);
     void strike_process(const Fault& fault, Node& node);
     void strike_network(const Fault& fault);
     void ask(const Fault& fault, Node& node);
     void heal();
-    void poll();
+
+    // ---- ending.cpp
+    [[nodiscard]] static bool leaves_quorum(const Node& node);
+    void check_single(Host host);
+    [[nodiscard]] bool somebody_must_wait() const;
+    void allow_recovery();
+    void check_recovered();
+    void check_patience();
     [[nodiscard]] bool settled();
     [[nodiscard]] bool is_revoked(const Node& node) const;
     [[nodiscard]] bool quorum_is_gone() const;
-    void prepare_cluster();
     void explain_stuck();
+
+    // ---- world.cpp
+    void trace_line(const std::string& who, const std::string& text);
+    void boot(Host host, bool founds);
+    void end(Host host, bool silently);
+    void poll();
+    void prepare_cluster();
     void check_fork(Host host, const cluster::View& view);
-    void check_recovery(Host host);
-    [[nodiscard]] static bool leaves_quorum(const Node& node);
 
     Setup setup_;
     Watching watching_;

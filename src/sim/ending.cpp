@@ -1,0 +1,201 @@
+// World: how long it may take after the last fault until all train together again, and whether they do.
+#include "sim/world.h"
+
+#include "cluster/compose.h"
+
+#include <algorithm>
+
+namespace chaos::sim {
+
+using cluster::ViewPtr;
+
+namespace {
+
+constexpr Time patience = 120 * second;  // after the last fault, until all train together
+constexpr std::uint64_t steps_to_see = 3;
+
+}  // namespace
+
+// Whether the others still hang together, and could decide by themselves.
+bool World::leaves_quorum(const Node& node) {
+    if (!node.running() || !node.member().view()) return false;
+    const ViewPtr view = node.member().view();
+    std::vector<cluster::NodeId> others;
+    for (const cluster::MemberInfo& member : view->members)
+        if (member.id.node != node.self()) others.push_back(member.id.node);
+    return cluster::is_quorum(*view, others) && cluster::cut_off_by(*view, node.self()).empty();
+}
+
+// I3 to the letter, where one failure is all that happens: detection, two round trips and the cost of a step.
+void World::check_single(Host host) {
+    const auto failures = std::count_if(setup_.faults.begin(), setup_.faults.end(),
+                                        [](const Fault& fault) { return fault.kind != FaultKind::join; });
+    if (setup_.scenario != "single" || failures != 1) return;
+    // Who was hit comes back as a newcomer, and who had just come in has no step to go on with.
+    constexpr std::uint32_t settled_commits = 3;
+    if (struck_at_ == 0) {
+        if (++commits_[host] > settled_commits) slowest_step_ = std::max(slowest_step_, now_ - last_commit_[host]);
+        return;
+    }
+    if (!quorum_left_ || host == struck_ || commits_[host] <= settled_commits || last_commit_[host] > struck_at_)
+        return;
+    const ViewPtr view = nodes_[host]->member().view();
+    const cluster::Options& options = setup_.options;
+    const Time round_trip =
+        2 * (cluster::eccentricity(*view, nodes_[host]->self()) + setup_.paths.delay_max + setup_.paths.jitter);
+    // The clocks of two nodes differ, and heartbeats come in their own rhythm.
+    Time bound = options.detect + 2 * options.heartbeat + 2 * round_trip + 2 * slowest_step_ + 100 * millisecond;
+    if (view->fork) bound += options.fork_after + options.resend + 2 * options.heartbeat;
+    if (now_ - struck_at_ > bound)
+        invariants_.fail(host, "I3: goes on " + std::to_string((now_ - struck_at_) / millisecond) +
+                                   " ms after the failure, but " + std::to_string(bound / millisecond) +
+                                   " ms are allowed");
+}
+
+// Whether a node is where too few are left to decide, so that it must wait its time before it goes on without them.
+bool World::somebody_must_wait() const {
+    if (setup_.strict) return false;  // there is nothing to wait for
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+        if (!node->running() || !node->member().view()) return false;
+        const ViewPtr view = node->member().view();
+        std::vector<cluster::NodeId> voters;
+        for (const cluster::MemberInfo& member : view->members) {
+            const Node& other = *nodes_[host_of(member.id.node)];
+            if (!other.running()) continue;
+            if (other.member().id() == member.id || other.member().role() == cluster::Role::returning)
+                voters.push_back(member.id.node);
+        }
+        return !cluster::is_quorum(*view, voters);
+    });
+}
+
+// I3 for whatever happened. What one change may take in the worst case that is no fault of the protocol's:
+//   three times the detection    of a silent death, and of the first proposer's, whom others leave twice that time
+//   eight round trips            a flush, two ballots, and their spreading, over paths of several hops
+//   retries                      of what was lost when the connection broke: dials, requests, proposals
+//   two steps                    the one in flight, and one as slow as a single node is alone
+// and the time that a side without a quorum waits. To train together again, those who were thrown out must come in as
+// newcomers: find a sponsor, after one that went away; pull the state; be let in by two more changes.
+void World::allow_recovery() {
+    const cluster::Options& options = setup_.options;
+    constexpr Time hops = 4;
+    const Time round_trip = 2 * hops * (setup_.paths.delay_max + setup_.paths.jitter);
+    const std::uint32_t slowest = *std::min_element(setup_.speeds.begin(), setup_.speeds.end());
+    const auto carried = [&](std::uint64_t bytes) { return static_cast<Time>(bytes * second / setup_.paths.rate_min); };
+    const Time step = static_cast<Time>(setup_.batch) * second / slowest + 2 * hops * carried(toy_.result_bytes);
+    const Time change = 3 * (options.detect + options.heartbeat) + 8 * round_trip + 4 * options.resend + 2 * step;
+    const Time waiting = somebody_must_wait() ? std::max(options.fork_after, options.found_after) : 0;
+    statistics_.resume_allowed = waiting + change;
+    const Time pull = setup_.hosts * carried(toy_.state_bytes);
+    statistics_.recovery_allowed =
+        statistics_.resume_allowed + 20 * options.resend + pull + 2 * change + static_cast<Time>(steps_to_see) * step;
+}
+
+void World::check_recovered() {
+    if (statistics_.recovered > statistics_.recovery_allowed)
+        invariants_.fail("I3: all train together " + std::to_string(statistics_.recovered / millisecond) +
+                         " ms after the last fault, but " + std::to_string(statistics_.recovery_allowed / millisecond) +
+                         " ms are allowed");
+}
+
+void World::check_patience() {
+    const Time passed = now_ - setup_.quiet_at;
+    if (statistics_.resumed == 0 ? passed > statistics_.resume_allowed
+                                 : statistics_.resumed > statistics_.resume_allowed)
+        invariants_.fail("I3: no step was committed in the " + std::to_string(passed / millisecond) +
+                         " ms after the last fault; " + std::to_string(statistics_.resume_allowed / millisecond) +
+                         " ms are allowed");
+    if (passed >= patience) explain_stuck();
+}
+
+// ---- the end
+
+// Whether too few seats of the youngest view can ever vote again. A seat is lost with the process, unless the disk
+// with its vote is there when the node restarts.
+bool World::quorum_is_gone() const {
+    const cluster::ViewPtr& view = invariants_.youngest();
+    if (view == nullptr) return true;
+    std::vector<cluster::NodeId> voters;
+    for (const cluster::MemberInfo& member : view->members) {
+        if (member.standing != cluster::Standing::active) continue;
+        const Node& node = *nodes_[host_of(member.id.node)];
+        if (node.running() && member.id.incarnation / incarnations_per_life >= node.blank_life)
+            voters.push_back(member.id.node);
+    }
+    return !cluster::is_quorum(*view, voters);
+}
+
+// By a view that others train under.
+bool World::is_revoked(const Node& node) const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
+        if (!other->running() || other.get() == &node || other->member().role() != cluster::Role::active) return false;
+        const auto& revoked = other->member().view()->revoked;
+        return std::binary_search(revoked.begin(), revoked.end(), node.self());
+    });
+}
+
+bool World::settled() {
+    const ViewPtr& youngest = invariants_.youngest();
+    ViewPtr common;
+    std::uint64_t least = ~std::uint64_t{0};
+    std::uint64_t most = 0;
+    bool one_view = true;
+    bool somebody_leaves = false;
+    for (Host host = 0; host < nodes_.size(); ++host) {
+        const Node& node = *nodes_[host];
+        if (!node.running() || node.finished) continue;
+        if (node.asked_to_leave) {
+            somebody_leaves = true;
+            continue;
+        }
+        if (is_revoked(node)) continue;
+        if (!youngest->institution_in(institution(setup_.institutions[host]))) continue;
+        if (node.member().role() != cluster::Role::active) {
+            together_ = false;
+            return false;
+        }
+        const ViewPtr view = node.member().view();
+        // Its neighbours saw both votes each time, and both are signed.
+        constexpr std::uint32_t proofs_enough = 8;
+        if (node.double_votes >= proofs_enough)
+            invariants_.fail(host, "voted twice in one ballot, and was not expelled");
+        if (common && common->name != view->name) one_view = false;
+        common = view;
+        const std::uint64_t applied = node.trainer().store().applied();
+        least = std::min(least, applied);
+        most = std::max(most, applied);
+    }
+    if (!common) return somebody_leaves;  // the last ones cannot leave; they may simply stop
+    if (!together_) {
+        together_ = true;
+        steps_wanted_ = most + steps_to_see;
+    }
+    return one_view && !somebody_leaves && least >= steps_wanted_;
+}
+
+void World::explain_stuck() {
+    constexpr std::size_t most_told = 10;
+    std::string text = "stuck: " + std::to_string(patience / second) + " s after the last fault not all train together";
+    std::vector<std::string> waiting;
+    std::vector<std::string> training;
+    for (Host host = 0; host < nodes_.size(); ++host) {
+        const Node& node = *nodes_[host];
+        if (!node.running() || node.finished) continue;
+        const ViewPtr view = node.member().view();
+        const Trainer& trainer = node.trainer();
+        const bool trains = !node.asked_to_leave && node.member().role() == cluster::Role::active &&
+                            trainer.store().applied() >= steps_wanted_;
+        (trains ? training : waiting)
+            .push_back("\n  n" + std::to_string(host) + " " + cluster::brief(node.self()) + ": " + node.member().why() +
+                       "; " + std::to_string(trainer.store().applied()) + " steps applied, " +
+                       (view ? "view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) : "no view") +
+                       (node.asked_to_leave ? ", was asked to leave" : "") +
+                       (trainer.exchanging() ? ", in an exchange" : "") + (trainer.computing() ? ", computes" : ""));
+    }
+    waiting.insert(waiting.end(), training.begin(), training.end());
+    for (std::size_t i = 0; i < std::min(waiting.size(), most_told); ++i) text += waiting[i];
+    if (waiting.size() > most_told) text += "\n  and " + std::to_string(waiting.size() - most_told) + " others";
+    invariants_.fail(text);
+}
+
+}  // namespace chaos::sim
