@@ -70,10 +70,10 @@ bool World::somebody_must_wait() const {
 }
 
 // I3 for whatever happened. What one change may take in the worst case that is no fault of the protocol's:
-//   three times the detection    of a silent death, and of the first proposer's, whom others leave twice that time
-//   eight round trips            a flush, two ballots, and their spreading, over paths of several hops
-//   retries                      of what was lost when the connection broke: dials, requests, proposals
-//   two steps                    the one in flight, and one as slow as a single node is alone
+//   twice the detection    of a silent death, and of one that the first attempt to settle it met with
+//   six round trips        a flush, two ballots, and their spreading, over paths of several hops
+//   retries                of what was lost when the connection broke: dials, requests, proposals
+//   two steps              the one in flight, and one as slow as a single node is alone
 // and the time that a side without a quorum waits. To train together again, those who were thrown out must come in as
 // newcomers: find a sponsor, after one that went away; pull the state; be let in by two more changes.
 void World::allow_recovery() {
@@ -83,12 +83,12 @@ void World::allow_recovery() {
     const std::uint32_t slowest = *std::min_element(setup_.speeds.begin(), setup_.speeds.end());
     const auto carried = [&](std::uint64_t bytes) { return static_cast<Time>(bytes * second / setup_.paths.rate_min); };
     const Time step = static_cast<Time>(setup_.batch) * second / slowest + 2 * hops * carried(toy_.result_bytes);
-    const Time change = 3 * (options.detect + options.heartbeat) + 8 * round_trip + 4 * options.resend + 2 * step;
+    const Time change = 2 * (options.detect + options.heartbeat) + 6 * round_trip + 2 * options.resend + 2 * step;
     const Time waiting = somebody_must_wait() ? std::max(options.fork_after, options.found_after) : 0;
     statistics_.resume_allowed = waiting + change;
     const Time pull = setup_.hosts * carried(toy_.state_bytes);
     statistics_.recovery_allowed =
-        statistics_.resume_allowed + 20 * options.resend + pull + 2 * change + static_cast<Time>(steps_to_see) * step;
+        statistics_.resume_allowed + 20 * options.resend + pull + change + static_cast<Time>(steps_to_see) * step;
 }
 
 void World::check_recovered() {

@@ -42,10 +42,13 @@ enum class FaultKind : std::uint8_t {
 enum Lies : std::uint32_t {
     lie_shards = 1,      // gives joiners wrong shards
     lie_hashes = 2,      // names wrong hashes of shards
-    lie_figures = 4,     // claims wrong rates of links
+    lie_figures = 4,     // claims wrong rates and delays of links, also of others' links
     lie_votes = 8,       // votes for two values in one ballot
     lie_forgeries = 16,  // changes what it relays for others
+    lie_reports = 32,    // reports steps in a flush that it has not applied or begun
+    lie_links = 64,      // speaks for links that it is no end of
 };
+inline constexpr std::uint32_t all_lies = 127;
 
 struct Fault {
     Time at = 0;

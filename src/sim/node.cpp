@@ -5,6 +5,7 @@
 #include "sim/world.h"
 
 #include <algorithm>
+#include <array>
 
 namespace chaos::sim {
 
@@ -218,22 +219,87 @@ cluster::MessagePtr forged(const cluster::Message& message) {
 // A liar signs what it likes, but only in its own name.
 void Node::send_control(cluster::Send& send) {
     const Host to = host_of(send.to);
-    if (lies != 0) tell_lies(to, *send.message);
-    if ((lies & lie_figures) != 0 && std::holds_alternative<cluster::Heartbeat>(send.message->body)) return;
+    if (lies != 0) {
+        const std::uint64_t draw = random_bits(host_ ^ send.message->hash, static_cast<std::uint64_t>(now()), to);
+        if (cluster::MessagePtr lie = own_lie(*send.message, draw)) send.message = std::move(lie);
+        const bool beats = std::holds_alternative<cluster::Heartbeat>(send.message->body);
+        if (beats && (lies & lie_links) != 0 && draw % 4 == 0)
+            if (const cluster::MessagePtr request = meddling(draw >> 2)) world_.send(host_, to, request);
+        tell_lies(to, *send.message);
+    }
     world_.send(host_, to, send.message);
 }
 
-void Node::tell_lies(Host to, const cluster::Message& message) {
-    if (const auto* beat = std::get_if<cluster::Heartbeat>(&message.body);
-        beat != nullptr && (lies & lie_figures) != 0) {
-        cluster::Heartbeat wrong = *beat;
-        wrong.held = static_cast<Time>(random_bits(host_, static_cast<std::uint64_t>(now()), to) % second);
-        world_.send(host_, to, cluster::make_message(wrong));
+// What it says of itself instead of the truth; null where it has nothing to lie about.
+cluster::MessagePtr Node::own_lie(const cluster::Message& message, std::uint64_t draw) {
+    const cluster::Stamp* stamp = cluster::stamp_of(message.body);
+    const cluster::ViewPtr view = member_->view();
+    if (stamp == nullptr || stamp->author != member_->id() || !view) return nullptr;
+    if (const auto* vote = std::get_if<cluster::Accepted>(&message.body);
+        vote != nullptr && (lies & lie_figures) != 0 && vote->value != cluster::Name{}) {
+        constexpr std::size_t most_claims = 6;
+        cluster::Accepted wrong = *vote;
+        wrong.claims.clear();
+        for (const cluster::LinkInfo& link : view->links) {
+            const std::uint64_t bits = random_bits(draw, link.id.a.low, link.id.b.low);
+            if (wrong.claims.size() == most_claims) break;
+            if (!link.id.touches(id_) && bits % 8 != 0) continue;
+            // A shift: claims of every size, from nothing to as much as can be said.
+            wrong.claims.push_back(
+                {.id = link.id,
+                 .figures = {.rate_ab = static_cast<std::uint32_t>(bits) >> (bits >> 40) % 32,
+                             .rate_ba = static_cast<std::uint32_t>(bits >> 8) >> (bits >> 45) % 32,
+                             .delay_us = static_cast<std::uint32_t>(bits >> 16) >> (bits >> 50) % 32}});
+        }
+        return cluster::make_signed(std::move(wrong), stamp->author, stamp->attempt, signer_);
     }
+    if (const auto* promise = std::get_if<cluster::Promise>(&message.body);
+        promise != nullptr && (lies & lie_reports) != 0) {
+        cluster::Promise wrong = *promise;
+        switch (draw % 4) {
+            case 0:
+                ++wrong.report.applied;
+                break;
+            case 1:
+                wrong.report.applied += 1000;
+                break;
+            case 2:
+                wrong.report.started += std::uint64_t{1} << 40;
+                break;
+            default:
+                wrong.report.started = ~std::uint64_t{0};
+                break;
+        }
+        return cluster::make_signed(std::move(wrong), stamp->author, stamp->attempt, signer_);
+    }
+    return nullptr;
+}
+
+// A request that speaks for two others; null where there are none.
+cluster::MessagePtr Node::meddling(std::uint64_t draw) {
+    const cluster::ViewPtr view = member_->view();
+    if (!view || view->links.empty()) return nullptr;
+    constexpr std::array kinds = {cluster::RequestKind::disconnect, cluster::RequestKind::link_down,
+                                  cluster::RequestKind::link_up, cluster::RequestKind::figures,
+                                  cluster::RequestKind::connect};
+    cluster::Request request;
+    request.kind = kinds[draw % kinds.size()];
+    request.link = view->links[(draw >> 8) % view->links.size()].id;
+    if (request.kind == cluster::RequestKind::connect)
+        request.link =
+            cluster::link_between(request.link.a, view->members[(draw >> 32) % view->members.size()].id.node);
+    if (request.link.touches(id_)) return nullptr;
+    request.reason = cluster::Reason::closed;
+    request.figures = {.rate_ab = 1, .rate_ba = 1, .delay_us = static_cast<std::uint32_t>(draw)};
+    return cluster::make_signed(std::move(request), member_->id(), static_cast<std::uint32_t>(draw), signer_);
+}
+
+void Node::tell_lies(Host to, const cluster::Message& message) {
     const cluster::Stamp* stamp = cluster::stamp_of(message.body);
     if (stamp == nullptr) return;
     const auto* vote = std::get_if<cluster::Accepted>(&message.body);
-    if (vote != nullptr && (lies & lie_votes) != 0 && stamp->author == member_->id()) {
+    if (vote != nullptr && (lies & lie_votes) != 0 && stamp->author == member_->id() &&
+        vote->value != cluster::Name{}) {
         ++double_votes;
         cluster::Accepted other = *vote;
         other.value[0] ^= 0xff;

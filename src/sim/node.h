@@ -90,6 +90,8 @@ private:
     void send_control(cluster::Send& send);
     void check_vote(const cluster::DiskRecord& next);
     void check_promise(std::uint64_t step);
+    [[nodiscard]] cluster::MessagePtr own_lie(const cluster::Message& message, std::uint64_t draw);
+    [[nodiscard]] cluster::MessagePtr meddling(std::uint64_t draw);
     void tell_lies(Host to, const cluster::Message& message);
     void schedule_tick();
 

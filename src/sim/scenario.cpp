@@ -126,7 +126,7 @@ public:
     void liar() {
         const Host host = any();
         const Time at = moment();
-        add(at, FaultKind::lie, host, 0, dice_.between(1, 31));
+        add(at, FaultKind::lie, host, 0, dice_.between(1, all_lies));
         for (std::uint64_t i = 0; i < 3; ++i) newcomer(at + span(100 * millisecond, 6 * second));
         if (dice_.percent(60)) add(moment(), FaultKind::corrupt, any(), 0, dice_.between(1'000, 100'000));
         if (dice_.percent(30)) add(moment(), FaultKind::corrupt, any(), 0, dice_.between(1'000, 300'000));
