@@ -73,7 +73,7 @@ bool World::somebody_must_wait() const {
 //   twice the detection    of a silent death, and of one that the first attempt to settle it met with
 //   six round trips        a flush, two ballots, and their spreading, over paths of several hops
 //   retries                of what was lost when the connection broke: dials, requests, proposals
-//   two steps              the one in flight, and one as slow as a single node is alone
+//   two steps              as slow as a single node is alone; the one in flight may be a slow node's
 // and the time that a side without a quorum waits. To train together again, those who were thrown out must come in as
 // newcomers: find a sponsor, after one that went away; pull the state; be let in by two more changes.
 void World::allow_recovery() {
@@ -83,7 +83,8 @@ void World::allow_recovery() {
     const std::uint32_t slowest = *std::min_element(setup_.speeds.begin(), setup_.speeds.end());
     const auto carried = [&](std::uint64_t bytes) { return static_cast<Time>(bytes * second / setup_.paths.rate_min); };
     const Time step = static_cast<Time>(setup_.batch) * second / slowest + 2 * hops * carried(toy_.result_bytes);
-    const Time change = 2 * (options.detect + options.heartbeat) + 6 * round_trip + 2 * options.resend + 2 * step;
+    const Time change = 2 * (options.detect + options.heartbeat) + 6 * round_trip + 2 * options.resend + step +
+                        static_cast<Time>(slowest_at_end_) * step;
     const Time waiting = somebody_must_wait() ? std::max(options.fork_after, options.found_after) : 0;
     statistics_.resume_allowed = waiting + change;
     const Time pull = setup_.hosts * carried(toy_.state_bytes);
@@ -134,21 +135,27 @@ bool World::is_revoked(const Node& node) const {
     });
 }
 
-bool World::settled() {
+bool World::somebody_leaves() const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->running() && !node->finished && node->asked_to_leave; });
+}
+
+bool World::leavers_are_last() const {
+    return std::none_of(nodes_.begin(), nodes_.end(),
+                        [](const auto& node) { return node->running() && !node->finished && !node->asked_to_leave; });
+}
+
+// All who are not on their way out.
+bool World::train_together() {
     const ViewPtr& youngest = invariants_.youngest();
     ViewPtr common;
     std::uint64_t least = ~std::uint64_t{0};
     std::uint64_t most = 0;
     bool one_view = true;
-    bool somebody_leaves = false;
     for (Host host = 0; host < nodes_.size(); ++host) {
         const Node& node = *nodes_[host];
         if (!node.running() || node.finished) continue;
-        if (node.asked_to_leave) {
-            somebody_leaves = true;
-            continue;
-        }
-        if (is_revoked(node)) continue;
+        if (node.asked_to_leave || is_revoked(node)) continue;
         if (!youngest->institution_in(institution(setup_.institutions[host]))) continue;
         if (node.member().role() != cluster::Role::active) {
             together_ = false;
@@ -165,12 +172,12 @@ bool World::settled() {
         least = std::min(least, applied);
         most = std::max(most, applied);
     }
-    if (!common) return somebody_leaves;  // the last ones cannot leave; they may simply stop
+    if (!common) return leavers_are_last();  // they cannot leave, but may simply stop
     if (!together_) {
         together_ = true;
         steps_wanted_ = most + steps_to_see;
     }
-    return one_view && !somebody_leaves && least >= steps_wanted_;
+    return one_view && least >= steps_wanted_;
 }
 
 void World::explain_stuck() {

@@ -170,6 +170,7 @@ void World::heal() {
     for (Host host = 0; host < nodes_.size(); ++host) {
         Node& node = *nodes_[host];
         if (node.frozen) strike({.at = now_, .kind = FaultKind::thaw, .host = host, .other = 0, .value = 0});
+        slowest_at_end_ = std::max(slowest_at_end_, node.slowness);
         if (node.slowness > 1) strike({.at = now_, .kind = FaultKind::slow, .host = host, .other = 0, .value = 1});
         if (node.lies != 0) strike({.at = now_, .kind = FaultKind::lie, .host = host, .other = 0, .value = 0});
         if (node.started && !node.running() && !node.finished && !node.for_good) boot(host, false);

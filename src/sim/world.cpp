@@ -247,12 +247,13 @@ void World::poll() {
     if (healed_) {
         if (statistics_.stopped_rightly) {
             done_ = true;
-        } else if (settled()) {
-            statistics_.recovered = now_ - setup_.quiet_at;
-            check_recovered();
-            done_ = true;
         } else {
-            check_patience();
+            if (train_together() && statistics_.recovered == 0) {
+                statistics_.recovered = now_ - setup_.quiet_at;
+                check_recovered();
+            }
+            done_ = statistics_.recovered > 0 && (!somebody_leaves() || leavers_are_last());
+            if (!done_) check_patience();
         }
     }
     if (!done_) queue_.push(now_ + poll_every, Event{});

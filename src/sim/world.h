@@ -155,7 +155,9 @@ private:
     void allow_recovery();
     void check_recovered();
     void check_patience();
-    [[nodiscard]] bool settled();
+    [[nodiscard]] bool train_together();
+    [[nodiscard]] bool somebody_leaves() const;
+    [[nodiscard]] bool leavers_are_last() const;
     [[nodiscard]] bool is_revoked(const Node& node) const;
     [[nodiscard]] bool quorum_is_gone() const;
     void explain_stuck();
@@ -188,6 +190,7 @@ private:
     std::vector<std::uint32_t> commits_;  // by host, before the first crash
     Host struck_ = 0;                     // by the first crash
     bool quorum_left_ = false;
+    std::uint32_t slowest_at_end_ = 1;  // how slow the slowest node was when the faults ended
     Time struck_at_ = 0;
     Time slowest_step_ = 0;  // before that
     Statistics statistics_;
