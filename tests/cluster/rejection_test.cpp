@@ -95,8 +95,10 @@ struct Effect {
                 if (const auto* body = std::get_if<T>(&send->message->body)) result.push_back(*body);
         return result;
     }
+    // It may be said in the log, but to nobody else.
     [[nodiscard]] bool silent() const {
         return std::ranges::all_of(actions, [](const Action& action) {
+            if (std::holds_alternative<Note>(action)) return true;
             const auto* send = std::get_if<Send>(&action);
             return send != nullptr && std::holds_alternative<Heartbeat>(send->message->body);
         });
