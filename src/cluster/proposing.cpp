@@ -300,6 +300,29 @@ void Member::State::advance_plan() {
     proposal.reset();
 }
 
+// What was reported; but where a result could not be taken from those who were said to hold it, they are no longer
+// believed. It is not stable: those who are stuck lack it.
+std::map<NodeId, Report> Member::State::believable_reports() {
+    std::map<NodeId, Report> reports;
+    for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);
+    const View& view = tip();
+    if (!view.settlement || view.settlement->holders.empty()) return reports;
+    const auto& holders = view.settlement->holders;
+    const bool stuck =
+        pending.contains({.kind = RequestKind::stuck, .subject = {}, .link = {}, .name = view.name, .author = {}});
+    const bool taken = std::ranges::any_of(reports, [&](const auto& entry) {
+        return entry.second.role == Role::active && entry.second.applied >= view.settlement->applied &&
+               std::ranges::find(holders, entry.first) == holders.end();
+    });
+    if (!stuck || taken) return reports;
+    for (const NodeId holder : holders) {
+        if (reports.erase(holder) == 0) continue;
+        note("no longer believes " + brief(holder) + ": it did not give the result that it said it has");
+        ++counters.refused;
+    }
+    return reports;
+}
+
 // A flush: everybody that can be reached must have reported, or be given up.
 void Member::State::advance_flush() {
     const View& view = tip();
@@ -350,9 +373,7 @@ void Member::State::advance_flush() {
         if (chosen != nullptr && (chosen->delta.settlement || chosen->delta.first_step >= farthest))
             return propose_value(Delta(chosen->delta));
     }
-    std::map<NodeId, Report> reports;
-    for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);
-    const Result<Delta> delta = compose_settlement(view, self(), reports, down, fork);
+    const Result<Delta> delta = compose_settlement(view, self(), believable_reports(), down, fork);
     if (!delta) {
         note("cannot settle: " + delta.error().message);
         return drop_proposal(options.resend);

@@ -277,6 +277,7 @@ struct Member::State {
     void advance_plan();
     void advance_flush();
     [[nodiscard]] const Vote* voted_for() const;
+    [[nodiscard]] std::map<NodeId, Report> believable_reports();
 
     // ---- adopting.cpp
     bool on_decide(const DecidePtr& decide);

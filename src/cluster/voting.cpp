@@ -89,6 +89,7 @@ bool Member::State::on_prepare(NodeId from, const MessagePtr& message) {
     promise.epoch = prepare.epoch;
     promise.answers = message->hash;
     if (prepare.ballot < acceptor.promised && !CHAOS_PLANTED(no_ballot_check)) {
+        ++counters.stale;
         promise.ballot = acceptor.promised;
         answer(from, std::move(promise));
         return true;
@@ -140,6 +141,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     reply.ballot = accept.ballot;
     reply.answers = message->hash;
     if (accept.ballot < acceptor.promised && !CHAOS_PLANTED(no_ballot_check)) {
+        ++counters.stale;
         reply.promised = acceptor.promised;
         answer(from, std::move(reply));
         return true;

@@ -85,11 +85,19 @@ void World::allow_recovery() {
     const Time step = static_cast<Time>(setup_.batch) * second / slowest + 2 * hops * carried(toy_.result_bytes);
     const Time change = 2 * (options.detect + options.heartbeat) + 6 * round_trip + 2 * options.resend + step +
                         static_cast<Time>(slowest_at_end_) * step;
-    const Time waiting = somebody_must_wait() ? std::max(options.fork_after, options.found_after) : 0;
+    Time waiting = somebody_must_wait() ? std::max(options.fork_after, options.found_after) : 0;
+    if (somebody_lies_about_steps()) waiting += 8 * options.detect;
     statistics_.resume_allowed = waiting + change;
     const Time pull = setup_.hosts * carried(toy_.state_bytes);
     statistics_.recovery_allowed =
         statistics_.resume_allowed + 20 * options.resend + pull + change + static_cast<Time>(steps_to_see) * step;
+}
+
+// A result that only a liar says it has is waited for, until those who wait give up and settle anew without the liar.
+bool World::somebody_lies_about_steps() const {
+    return std::any_of(setup_.faults.begin(), setup_.faults.end(), [](const Fault& fault) {
+        return fault.kind == FaultKind::lie && (fault.value & lie_reports) != 0;
+    });
 }
 
 void World::check_recovered() {

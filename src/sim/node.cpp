@@ -254,7 +254,7 @@ cluster::MessagePtr Node::own_lie(const cluster::Message& message, std::uint64_t
         return cluster::make_signed(std::move(wrong), stamp->author, stamp->attempt, signer_);
     }
     if (const auto* promise = std::get_if<cluster::Promise>(&message.body);
-        promise != nullptr && (lies & lie_reports) != 0) {
+        promise != nullptr && (lies & lie_reports) != 0 && promise->report.role == cluster::Role::active) {
         cluster::Promise wrong = *promise;
         switch (draw % 4) {
             case 0:

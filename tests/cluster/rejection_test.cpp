@@ -193,7 +193,7 @@ TEST(Rejection, AReplayedRequestIsSeenOnce) {
     Request request;
     request.kind = RequestKind::speed;
     request.subject = village.member(1).id();
-    request.value = 12;
+    request.value = 1200;
     const MessagePtr message = signed_message(village, request, 1);
     const Effect first = hand(village, 0, 1, message);
     EXPECT_EQ(first.counted(), 0U);
