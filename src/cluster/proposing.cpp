@@ -3,6 +3,7 @@
 #include "cluster/state.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace chaos::cluster {
 
@@ -271,13 +272,22 @@ void Member::State::advance_votes() {
     if (!is_quorum(view, willing)) prepare(true);
 }
 
-// What a quorum may have voted for before: nothing else can be proposed then.
+// What a quorum may have voted for before: nothing else can be proposed then. Null: the choice is free.
 const Vote* Member::State::voted_for() const {
     const Vote* chosen = nullptr;
     for (const auto& [node, promise] : proposal->promises)
         if (promise.accepted && (chosen == nullptr || promise.accepted->ballot > chosen->ballot))
             chosen = &*promise.accepted;
-    return chosen;
+    if (chosen == nullptr || fits_our_steps(chosen->delta)) return chosen;
+    // By a lie, perhaps. Those who did not vote for it may be enough to know that it was not decided.
+    std::vector<NodeId> may_have_voted;
+    for (const MemberInfo& member : tip().members) {
+        const auto promise = proposal->promises.find(member.id.node);
+        if (promise == proposal->promises.end() ||
+            (promise->second.accepted && promise->second.accepted->ballot >= chosen->ballot))
+            may_have_voted.push_back(member.id.node);
+    }
+    return is_quorum(tip(), may_have_voted) ? chosen : nullptr;
 }
 
 // A planned change: a quorum of promises is enough.
@@ -300,11 +310,25 @@ void Member::State::advance_plan() {
     proposal.reset();
 }
 
+// Of those who take part in every step, nobody can be further than one step ahead of the others.
+void Member::State::drop_lone_leader(std::map<NodeId, Report>& reports) {
+    std::vector<std::pair<std::uint64_t, NodeId>> steps;
+    for (const auto& [node, report] : reports)
+        if (report.role == Role::active && tip().find(node)->first_step <= report.applied)
+            steps.emplace_back(report.applied, node);
+    std::ranges::sort(steps, std::greater{});
+    if (steps.size() < 2 || steps[0].first <= steps[1].first + 1) return;
+    note("ignores a report of " + brief(steps[0].second) + ": it is alone with what it says it has applied");
+    ++counters.refused;
+    reports.erase(steps[0].second);
+}
+
 // What was reported; but where a result could not be taken from those who were said to hold it, they are no longer
 // believed. It is not stable: those who are stuck lack it.
 std::map<NodeId, Report> Member::State::believable_reports() {
     std::map<NodeId, Report> reports;
     for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);
+    drop_lone_leader(reports);
     const View& view = tip();
     if (!view.settlement || view.settlement->holders.empty()) return reports;
     const auto& holders = view.settlement->holders;

@@ -278,6 +278,7 @@ struct Member::State {
     void advance_flush();
     [[nodiscard]] const Vote* voted_for() const;
     [[nodiscard]] std::map<NodeId, Report> believable_reports();
+    void drop_lone_leader(std::map<NodeId, Report>& reports);
 
     // ---- adopting.cpp
     bool on_decide(const DecidePtr& decide);
