@@ -126,7 +126,7 @@ private:
             const double part = random_unit(random_bits(seed_, 2, count_)) * 2.0 - 1.0;
             delay += static_cast<std::int64_t>(part * static_cast<double>(jitter_ns_));
         }
-        last_ns_ = std::max({last_ns_, free_ns_ + delay, now});
+        last_ns_ = std::max({last_ns_, std::max(free_ns_, now) + delay, now});
         auto bytes = std::make_unique_for_overwrite<std::byte[]>(packet.size());  // NOLINT(modernize-avoid-c-arrays)
         std::memcpy(bytes.get(), packet.data(), packet.size());
         packets_.push_back({last_ns_, packet.size(), std::move(bytes)});

@@ -39,15 +39,15 @@ inline constexpr std::size_t max_host_name = 12;  // an interface's name holds i
 inline constexpr std::size_t max_testbed_name = 32;
 
 struct Host {
-    std::string name;
+    std::string name{};
     double cpus = 0.0;  // 0: no quota
 
     bool operator==(const Host&) const = default;
 };
 
 struct Link {
-    std::string a;
-    std::string b;
+    std::string a{};
+    std::string b{};
     double rate_mbit = 100.0;     // from a to b
     double rate_back_mbit = 0.0;  // from b to a; 0: as much
     double delay_ms = 0.0;
@@ -60,9 +60,9 @@ struct Link {
 };
 
 struct Spec {
-    std::string name;
-    std::vector<Host> hosts;
-    std::vector<Link> links;
+    std::string name{};
+    std::vector<Host> hosts{};
+    std::vector<Link> links{};
     double queue_ms = 50.0;
     double burst_kb = 256.0;
     std::uint64_t seed = 1;
