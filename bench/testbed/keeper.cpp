@@ -60,19 +60,31 @@ bool is_living(const std::string& name) {
     return lock.get() >= 0 && !try_lock(lock);
 }
 
-Result<void> remove_everything(const std::string& name) {
-    CHAOS_CHECK(remove_network(name));
+Result<void> remove_folder(const std::string& name) {
     std::error_code failure;
     fs::remove_all(folder_of(name), failure);
     if (failure) return Error{"cannot remove " + folder_of(name).string() + ": " + failure.message()};
     return {};
 }
 
+// Of a dead testbed, with the names locked.
+Result<void> remove_leftovers(const std::string& name) {
+    CHAOS_CHECK(remove_network(name));
+    return remove_folder(name);
+}
+
+// Of the testbed whose lock we hold.
+Result<void> remove_ours(const std::string& name) {
+    CHAOS_CHECK(remove_network(name));
+    CHAOS_TRY(const Descriptor names, lock_names());
+    return remove_folder(name);
+}
+
 // The lock of the testbed that is ours from now on.
 Result<Descriptor> claim(const std::string& name) {
     CHAOS_TRY(const Descriptor names, lock_names());
     for (const std::string& other : all_names()) {
-        if (!is_living(other)) CHAOS_CHECK(remove_everything(other));
+        if (!is_living(other)) CHAOS_CHECK(remove_leftovers(other));
     }
     CHAOS_CHECK(make_folder(folder_of(name)));
     CHAOS_TRY(Descriptor lock, open_lock(folder_of(name) / "lock"));
@@ -125,16 +137,16 @@ Result<void> keep(const Spec& spec, std::optional<pid_t> owner) {
         const Result<Kept> kept = build(spec);
         if (!kept.ok()) {
             // The first error says more than one that follows from it.
-            [[maybe_unused]] const auto ignored = remove_everything(spec.name);
+            [[maybe_unused]] const auto ignored = remove_ours(spec.name);
             return kept.error();
         }
-        std::fputs(keeper_ready.data(), stdout);
+        std::fputs(keeper_ready, stdout);
         std::fflush(stdout);
         std::array<pollfd, 2> ends = {pollfd{signals.get(), POLLIN, 0}, pollfd{owner_end.get(), POLLIN, 0}};
         while (::poll(ends.data(), ends.size(), -1) <= 0) {
         }
     }
-    return remove_everything(spec.name);
+    return remove_ours(spec.name);
 }
 
 }  // namespace
@@ -171,7 +183,7 @@ Result<bool> remove_testbed(const std::string& name) {
         if (::flock(lock.get(), LOCK_EX) != 0) return system_error("cannot wait for the keeper of " + name);
     }
     CHAOS_TRY(const Descriptor names, lock_names());
-    if (!is_living(name)) CHAOS_CHECK(remove_everything(name));
+    if (!is_living(name)) CHAOS_CHECK(remove_leftovers(name));
     return true;
 }
 

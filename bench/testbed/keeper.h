@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace chaos::testbed {
@@ -31,7 +30,7 @@ namespace chaos::testbed {
 
 // Builds and keeps the testbed until SIGTERM or SIGINT or, where there is an owner, that process (our parent) ends.
 // Prints keeper_ready or one line that says what went wrong. Returns the exit code of the process.
-inline constexpr std::string_view keeper_ready = "ready\n";
+inline constexpr const char* keeper_ready = "ready\n";
 [[nodiscard]] int keep_testbed(const Spec& spec, std::optional<pid_t> owner);
 
 // Ends the keeper, if it lives, and removes what is left. False when there was nothing.

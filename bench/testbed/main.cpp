@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <iostream>
 #include <iterator>
 #include <optional>
@@ -158,5 +159,10 @@ int run(int count, char** words) {
 }  // namespace chaos::testbed
 
 int main(int count, char** words) {
-    return chaos::testbed::run(count, words);
+    try {
+        return chaos::testbed::run(count, words);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "chaos-testbed: %s\n", error.what());
+        return 1;
+    }
 }

@@ -117,13 +117,11 @@ Result<void> write_text(const fs::path& path, const std::string& text) {
 Result<void> make_groups(const Spec& spec) {
     for (const Host& host : spec.hosts) {
         if (host.cpus == 0.0) continue;
+        CHAOS_CHECK(can_limit_cpus());
         const fs::path group = group_of(spec.name) / host.name;
         std::error_code failure;
         fs::create_directories(group, failure);
-        if (failure || !fs::exists(group / "cpu.cfs_quota_us")) {
-            return Error{"host \"" + host.name + "\": a CPU quota needs the cpu controller of cgroup v1 at " +
-                         groups_folder.string()};
-        }
+        if (failure) return Error{"cannot make " + group.string() + ": " + failure.message()};
         CHAOS_CHECK(write_text(group / "cpu.cfs_period_us", std::to_string(quota_period_us)));
         const auto quota_us = std::llround(host.cpus * quota_period_us);
         CHAOS_CHECK(write_text(group / "cpu.cfs_quota_us", std::to_string(quota_us)));
@@ -182,6 +180,11 @@ Result<void> remove_group(const fs::path& group) {
 }
 
 }  // namespace
+
+Result<void> can_limit_cpus() {
+    if (fs::exists(groups_folder / "cgroup.procs")) return {};
+    return Error{"a CPU quota needs the cpu controller of cgroup v1 at " + groups_folder.string()};
+}
 
 Place place_of(const Spec& spec, const std::string& host) {
     const auto found =

@@ -16,6 +16,9 @@
 
 namespace chaos::testbed {
 
+// An error where hosts cannot have a CPU quota.
+[[nodiscard]] Result<void> can_limit_cpus();
+
 [[nodiscard]] Place place_of(const Spec& spec, const std::string& host);
 
 // The host with this number has this address on its loopback device, and a route to every host it has a link to.
