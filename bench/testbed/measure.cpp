@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -78,22 +78,6 @@ Result<Measured> measure_rate(const Link& link, int streams, int seconds) {
     return measured;
 }
 
-// How much longer than the link's delay a byte takes, in microseconds, sorted.
-Result<std::vector<double>> measure_delay(const Link& link, int messages) {
-    CHAOS_TRY(const Testbed box, Testbed::start(two_hosts(link)));
-    const auto connection = testbed::test::connect(box, "a", "b");
-    std::vector<double> late_us;
-    for (int i = 0; i < messages; ++i) {
-        const auto sent = testbed::test::Clock::now();
-        testbed::test::send_byte(connection.a);
-        testbed::test::receive_byte(connection.b);
-        const std::chrono::duration<double, std::micro> took = testbed::test::Clock::now() - sent;
-        late_us.push_back(took.count() - link.delay_ms * 1e3);
-    }
-    std::sort(late_us.begin(), late_us.end());
-    return late_us;
-}
-
 Result<void> run(bool quick, Table& table, std::vector<Figure>& figures) {
     struct Case {
         std::string name;
@@ -113,9 +97,11 @@ Result<void> run(bool quick, Table& table, std::vector<Figure>& figures) {
         figures.push_back({one.name + "_vs_asked", measured.mbit / one.link.rate_mbit});
         figures.push_back({one.name + "_relay_cores", measured.relay_cores});
     }
-    CHAOS_TRY(const auto late_us, measure_delay({.rate_mbit = 500.0, .delay_ms = 50.0}, quick ? 20 : 100));
-    figures.push_back({"relay_50ms_late_us_p50", late_us[late_us.size() / 2]});
-    figures.push_back({"relay_50ms_late_us_p99", late_us[late_us.size() * 99 / 100]});
+    constexpr double delay_ms = 50.0;
+    CHAOS_TRY(const Testbed box, Testbed::start(two_hosts({.rate_mbit = 500.0, .delay_ms = delay_ms})));
+    const std::vector<double> delays_ms = testbed::test::datagram_delays_ms(box, "a", "b", quick ? 20 : 100);
+    figures.push_back({"relay_50ms_late_us_p50", (delays_ms[delays_ms.size() / 2] - delay_ms) * 1e3});
+    figures.push_back({"relay_50ms_late_us_p99", (delays_ms[delays_ms.size() * 99 / 100] - delay_ms) * 1e3});
     return {};
 }
 

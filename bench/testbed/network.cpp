@@ -30,6 +30,10 @@ std::string namespace_of(const std::string& testbed, const std::string& host) {
     return "chaos-" + testbed + "." + host;
 }
 
+fs::path namespace_of(pid_t process) {
+    return "/proc/" + std::to_string(process) + "/ns/net";
+}
+
 fs::path group_of(const std::string& testbed) {
     return groups_folder / ("chaos-" + testbed);
 }
@@ -160,10 +164,12 @@ void end_processes_in(const fs::path& namespace_file) {
     // Again, for those that were started meanwhile.
     for (auto pids = processes_in(namespace_file); !pids.empty(); pids = processes_in(namespace_file)) {
         for (const pid_t pid : pids) {
-            const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-            ::kill(pid, SIGKILL);
-            pollfd ended{end.get(), POLLIN, 0};
-            if (end.get() >= 0) ::poll(&ended, 1, -1);
+            const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+            // Only now is the number sure to stay with the process: does it mean the one that was found?
+            if (process.get() < 0 || identity_of(namespace_of(pid)) != identity_of(namespace_file)) continue;
+            ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+            pollfd ended{process.get(), POLLIN, 0};
+            ::poll(&ended, 1, -1);
         }
     }
 }

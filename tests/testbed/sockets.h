@@ -4,13 +4,16 @@
 #include "testbed/testbed.h"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
+#include <array>
 #include <chrono>
-#include <cstddef>
+#include <cstring>
+#include <ctime>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -87,18 +90,54 @@ inline void wait_for_retries(const Descriptor& socket) {
     while (info_of(socket).tcpi_retransmits < 1) ::poll(nullptr, 0, 1);
 }
 
-// Reads `bytes` of an endless stream and returns at how many Mbit/s its frames came: 1448 bytes of data in 1514.
-inline double receive_mbit(const Descriptor& socket, std::size_t bytes) {
-    std::vector<char> buffer(1 << 16);
-    std::size_t done = 0;
-    const auto start = Clock::now();
-    while (done < bytes) {
-        const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
-        must(got > 0, "recv");
-        done += static_cast<std::size_t>(got);
+// How long datagrams are on their way, sorted. The kernel says when they arrived: how busy the machine keeps us does
+// not count.
+inline std::vector<double> datagram_delays_ms(const Testbed& testbed, const std::string& a, const std::string& b,
+                                              int count) {
+    Connection sockets;
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    must(testbed.inside(b, [&]() -> Result<void> {
+        sockets.b = Descriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        address.sin_family = AF_INET;
+        ::inet_pton(AF_INET, testbed.address(b)->c_str(), &address.sin_addr);
+        const int on = 1;
+        must(::setsockopt(sockets.b.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) == 0, "SO_TIMESTAMPNS");
+        must(::bind(sockets.b.get(), generic, size) == 0, "bind");
+        must(::getsockname(sockets.b.get(), generic, &size) == 0, "getsockname");
+        return {};
+    }));
+    must(testbed.inside(a, [&]() -> Result<void> {
+        sockets.a = Descriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        must(::connect(sockets.a.get(), generic, size) == 0, "connect");
+        return {};
+    }));
+    const auto in_ms = [](const timespec& time) {
+        return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+    };
+    std::vector<double> delays_ms;
+    for (int i = 0; i < count; ++i) {
+        timespec sent{};
+        timespec arrived{};
+        ::clock_gettime(CLOCK_REALTIME, &sent);
+        send_byte(sockets.a);
+        char byte = 0;
+        iovec data{&byte, 1};
+        alignas(cmsghdr) std::array<char, 256> control{};
+        msghdr message{};
+        message.msg_iov = &data;
+        message.msg_iovlen = 1;
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        must(::recvmsg(sockets.b.get(), &message, 0) == 1, "recvmsg");
+        const cmsghdr* stamp = CMSG_FIRSTHDR(&message);
+        must(stamp != nullptr && stamp->cmsg_type == SCM_TIMESTAMPNS, "SCM_TIMESTAMPNS");
+        std::memcpy(&arrived, CMSG_DATA(stamp), sizeof arrived);
+        delays_ms.push_back(in_ms(arrived) - in_ms(sent));
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    return static_cast<double>(done) * 8e-6 / seconds * 1514.0 / 1448.0;
+    std::sort(delays_ms.begin(), delays_ms.end());
+    return delays_ms;
 }
 
 }  // namespace chaos::testbed::test

@@ -7,10 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sys/file.h>
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <ctime>
@@ -50,28 +49,44 @@ protected:
 class Stream {
 public:
     Stream(const Testbed& testbed, const std::string& a, const std::string& b)
-        : connection_(connect(testbed, a, b)), sender_([this] {
+        : connection_(connect(testbed, a, b)),
+          sender_([this] {
               const std::vector<char> data(1 << 16);
               while (::send(connection_.a.get(), data.data(), data.size(), MSG_NOSIGNAL) > 0) {
               }
+          }),
+          receiver_([this] {
+              std::vector<char> data(1 << 16);
+              while (::recv(connection_.b.get(), data.data(), data.size(), 0) > 0) {
+              }
           }) {}
     ~Stream() {
-        ::shutdown(connection_.a.get(), SHUT_RDWR);
-        connection_.b.close();
+        for (const Descriptor* end : {&connection_.a, &connection_.b}) ::shutdown(end->get(), SHUT_RDWR);
         sender_.join();
+        receiver_.join();
     }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
-    // After what was sent at another rate, or as a burst, has been read.
+    // After what was sent at another rate, or as a burst, has arrived.
     [[nodiscard]] double settled_mbit(double asked_mbit) const {
-        receive_mbit(connection_.b, 1'500'000);
-        return receive_mbit(connection_.b, static_cast<std::size_t>(asked_mbit * 1e6 / 8.0 * 0.6));
+        [[maybe_unused]] const std::uint32_t ignored = arrival_of(1000);
+        const auto start = Clock::now();
+        const double frames = arrival_of(static_cast<std::uint32_t>(asked_mbit * 1e6 / 8.0 / 1514.0 * 0.6));
+        return frames * 1514.0 * 8e-6 / std::chrono::duration<double>(Clock::now() - start).count();
     }
 
 private:
+    // Waits for that many more segments to arrive, in whichever order; returns how many did.
+    [[nodiscard]] std::uint32_t arrival_of(std::uint32_t segments) const {
+        const std::uint32_t start = info_of(connection_.a).tcpi_delivered;
+        while (info_of(connection_.a).tcpi_delivered - start < segments) ::poll(nullptr, 0, 1);
+        return info_of(connection_.a).tcpi_delivered - start;
+    }
+
     Connection connection_;
     std::thread sender_;
+    std::thread receiver_;
 };
 
 TEST_F(TestbedTest, ALinkCarriesItsRateEachWayAndCanBeSlowed) {
@@ -98,15 +113,7 @@ TEST_F(TestbedTest, ARelayedLinkCarriesItsRateAndCanBeSlowed) {
 
 TEST_F(TestbedTest, AMessageTakesTheDelayOfItsLink) {
     const Testbed testbed = start(hosts({{"a"}, {"b"}}, {.rate_mbit = 500.0, .delay_ms = 10.0}));
-    const Connection connection = connect(testbed, "a", "b");
-    std::vector<double> delays_ms;
-    for (int i = 0; i < 31; ++i) {
-        const auto sent = Clock::now();
-        send_byte(connection.a);
-        receive_byte(connection.b);
-        delays_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - sent).count());
-    }
-    std::sort(delays_ms.begin(), delays_ms.end());
+    const std::vector<double> delays_ms = datagram_delays_ms(testbed, "a", "b", 31);
     EXPECT_GE(delays_ms.front(), 10.0 - 0.001);
     EXPECT_NEAR(delays_ms[delays_ms.size() / 2], 10.0, 1.0);
 }
@@ -119,7 +126,8 @@ TEST_F(TestbedTest, ALossyLinkLosesPacketsAndTcpSendsThemAgain) {
         const std::vector<char> data(2'000'000);
         ::send(connection.a.get(), data.data(), data.size(), MSG_NOSIGNAL);
     });
-    receive_mbit(connection.b, 2'000'000);
+    std::vector<char> received(2'000'000);
+    must(::recv(connection.b.get(), received.data(), received.size(), MSG_WAITALL) == 2'000'000, "recv");
     sender.join();
     // 1,381 segments; the binomial's middle 99.9999 %, were there no losses of repeated ones.
     EXPECT_GE(info_of(connection.a).tcpi_total_retrans, 7U);
@@ -198,9 +206,11 @@ TEST_F(TestbedTest, AHostUsesNoMoreThanItsQuota) {
 TEST_F(TestbedTest, ProcessesPrintFreezeThawAndEnd) {
     const Testbed testbed = start(hosts({{"a"}}, {}));
     auto process = testbed.spawn(
-        "a", {"sh", "-c", "ip address; echo bad >&2; trap 'echo thawed; exit 5' CONT; while :; do sleep 0.01; done"});
+        "a", {"sh", "-c",
+              "trap 'echo thawed; exit 5' CONT; echo bad >&2; ip address; echo ready; while :; do sleep 0.01; done"});
     ASSERT_TRUE(process.ok()) << process.error().message;
-    EXPECT_TRUE(process->wait_for_output(*testbed.address("a")));
+    EXPECT_TRUE(process->wait_for_output("ready"));
+    EXPECT_THAT(process->out(), HasSubstr(*testbed.address("a")));
     process->freeze();
     process->thaw();
     EXPECT_EQ(process->wait(), 5);
@@ -251,7 +261,7 @@ TEST_F(TestbedTest, NothingIsLeftWhenTheOwnerIsKilled) {
     spec.links.front().delay_ms = 1.0;
     spec.name = unique_name("killed");
     std::array<int, 2> ends{};
-    must(::pipe(ends.data()) == 0, "pipe");
+    must(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe");
     const pid_t owner = ::fork();
     if (owner == 0) {
         const auto testbed = Testbed::start(spec);
@@ -260,6 +270,7 @@ TEST_F(TestbedTest, NothingIsLeftWhenTheOwnerIsKilled) {
         if (::write(ends[1], &pid, sizeof pid) != sizeof pid) ::_exit(1);
         while (true) ::pause();
     }
+    ::close(ends[1]);
     pid_t guest = 0;
     ASSERT_EQ(::read(ends[0], &guest, sizeof guest), static_cast<ssize_t>(sizeof guest));
     EXPECT_GE(traces_of(spec.name).size(), 4U);  // three namespaces, a folder
