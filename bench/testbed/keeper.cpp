@@ -169,6 +169,8 @@ std::optional<pid_t> keeper_of(const std::string& name) {
 }
 
 int keep_testbed(const Spec& spec, std::optional<pid_t> owner) {
+    // Whoever started the owner may wait for the end of a pipe that we inherited and never use.
+    ::close_range(STDERR_FILENO + 1, ~0U, 0);
     const Result<void> result = keep(spec, owner);
     if (result.ok()) return 0;
     std::printf("%s\n", result.error().message.c_str());

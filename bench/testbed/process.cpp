@@ -173,8 +173,6 @@ void Process::kill() const {
 
 void Process::freeze() const {
     signal(SIGSTOP);
-    siginfo_t ignored{};
-    if (!waited_) ::waitid(P_PID, static_cast<id_t>(pid_), &ignored, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 void Process::thaw() const {

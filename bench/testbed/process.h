@@ -51,7 +51,7 @@ public:
     // These go to the whole group and do nothing once the process has been waited for.
     void signal(int number) const;
     void kill() const;
-    void freeze() const;  // returns when it has stopped
+    void freeze() const;
     void thaw() const;
 
     // Lets it live on when this object goes.
