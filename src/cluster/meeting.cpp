@@ -182,8 +182,8 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
             return drop(from, "that line cannot be");
         case Meet::lose: {
             // The others of our line must hear it too.
-            for (const auto& [peer, connection] : connections)
-                if (peer != from && connection.greeted && tip().find(peer) != nullptr) send(peer, message);
+            for (const auto& [peer, other] : connections)
+                if (peer != from && other.greeted && tip().find(peer) != nullptr) send(peer, message);
             note("our line met another of the same founder that goes on; " + std::to_string(applied) +
                  " steps had been applied here");
             exclude("our line ends in favour of that of " + brief(theirs.stamp.author.node), false);

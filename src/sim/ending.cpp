@@ -4,6 +4,7 @@
 #include "cluster/compose.h"
 
 #include <algorithm>
+#include <set>
 
 namespace chaos::sim {
 
@@ -86,7 +87,7 @@ void World::allow_recovery() {
     const Time change = 2 * (options.detect + options.heartbeat) + 6 * round_trip + 2 * options.resend + step +
                         static_cast<Time>(slowest_at_end_) * step;
     Time waiting = somebody_must_wait() ? std::max(options.fork_after, options.found_after) : 0;
-    if (somebody_lies_about_steps()) waiting += 8 * options.detect;
+    waiting += static_cast<Time>(liars_about_steps()) * (8 * options.detect + change);
     statistics_.resume_allowed = waiting + change;
     const Time pull = setup_.hosts * carried(toy_.state_bytes);
     statistics_.recovery_allowed =
@@ -94,10 +95,11 @@ void World::allow_recovery() {
 }
 
 // A result that only a liar says it has is waited for, until those who wait give up and settle anew without the liar.
-bool World::somebody_lies_about_steps() const {
-    return std::any_of(setup_.faults.begin(), setup_.faults.end(), [](const Fault& fault) {
-        return fault.kind == FaultKind::lie && (fault.value & lie_reports) != 0;
-    });
+std::size_t World::liars_about_steps() const {
+    std::set<Host> liars;
+    for (const Fault& fault : setup_.faults)
+        if (fault.kind == FaultKind::lie && (fault.value & lie_reports) != 0) liars.insert(fault.host);
+    return liars.size();
 }
 
 void World::check_recovered() {

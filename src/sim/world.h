@@ -152,7 +152,7 @@ private:
     [[nodiscard]] static bool leaves_quorum(const Node& node);
     void check_single(Host host);
     [[nodiscard]] bool somebody_must_wait() const;
-    [[nodiscard]] bool somebody_lies_about_steps() const;
+    [[nodiscard]] std::size_t liars_about_steps() const;
     void allow_recovery();
     void check_recovered();
     void check_patience();
