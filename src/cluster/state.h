@@ -252,6 +252,7 @@ struct Member::State {
     void answer(NodeId upstream, Body body);
     void persist();
     [[nodiscard]] Report report() const;
+    [[nodiscard]] std::uint64_t most_steps_of_others() const;
     [[nodiscard]] bool plausible(const Promise& promise) const;
     [[nodiscard]] bool timely(std::uint64_t round) const;
     [[nodiscard]] Result<void> fits_our_steps(const Delta& delta) const;

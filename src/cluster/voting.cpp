@@ -58,18 +58,24 @@ bool Member::State::timely(std::uint64_t round) const {
     return round <= std::max(highest_round, acceptor.promised.round) + longest_leap;
 }
 
-// No step is completed without every member: nobody can be further than one step ahead of one who keeps up.
+// No step that we take part in is completed without us.
+std::uint64_t Member::State::most_steps_of_others() const {
+    const MemberInfo* me = tip().find(self());
+    return std::max(applied + 1, me == nullptr ? 0 : me->first_step);
+}
+
 bool Member::State::plausible(const Promise& promise) const {
     const Report& report = promise.report;
     if (report.member != promise.stamp.author) return false;
     if (report.role == Role::returning) return !tip().has(report.member);
     if (report.role != Role::active || !tip().has(report.member) || report.started > report.applied + 1) return false;
-    return role != Role::active || behind() || report.applied <= applied + 1;
+    return role != Role::active || report.applied <= most_steps_of_others();
 }
 
 Result<void> Member::State::fits_our_steps(const Delta& delta) const {
-    if (!delta.settlement || delta.settlement->founded || role != Role::active || behind()) return {};
-    if (delta.settlement->applied > applied + 1) return Error{"it settles steps that nobody can have applied"};
+    if (!delta.settlement || delta.settlement->founded || role != Role::active) return {};
+    if (delta.settlement->applied > most_steps_of_others())
+        return Error{"it settles steps that nobody can have applied"};
     return {};
 }
 
