@@ -3,7 +3,7 @@
 #include "cluster/state.h"
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 
 namespace chaos::cluster {
 
@@ -310,17 +310,31 @@ void Member::State::advance_plan() {
     proposal.reset();
 }
 
-// Of those who take part in every step, nobody can be further than one step ahead of the others.
-void Member::State::drop_lone_leader(std::map<NodeId, Report>& reports) {
-    std::vector<std::pair<std::uint64_t, NodeId>> steps;
+// Those who take part in every step are at most one step apart. Whoever says that it is further than most agree on
+// lies.
+void Member::State::drop_false_leaders(std::map<NodeId, Report>& reports) {
+    std::map<std::uint64_t, std::size_t> at;  // how many have applied so many steps
+    const auto keeps_up = [&](NodeId node, const Report& report) {
+        return report.role == Role::active && tip().find(node)->first_step <= report.applied;
+    };
     for (const auto& [node, report] : reports)
-        if (report.role == Role::active && tip().find(node)->first_step <= report.applied)
-            steps.emplace_back(report.applied, node);
-    std::ranges::sort(steps, std::greater{});
-    if (steps.size() < 2 || steps[0].first <= steps[1].first + 1) return;
-    note("ignores a report of " + brief(steps[0].second) + ": it is alone with what it says it has applied");
-    ++counters.refused;
-    reports.erase(steps[0].second);
+        if (keeps_up(node, report)) ++at[report.applied];
+    std::uint64_t farthest = std::numeric_limits<std::uint64_t>::max();
+    std::size_t most = 0;
+    for (const auto& [steps, count] : at) {
+        const auto before = steps > 0 ? at.find(steps - 1) : at.end();
+        const std::size_t agree = count + (before == at.end() ? 0 : before->second);
+        if (agree >= most) {
+            most = agree;
+            farthest = steps;
+        }
+    }
+    std::erase_if(reports, [&](const auto& entry) {
+        if (!keeps_up(entry.first, entry.second) || entry.second.applied <= farthest) return false;
+        note("ignores a report of " + brief(entry.first) + ": nobody else has applied so many steps");
+        ++counters.refused;
+        return true;
+    });
 }
 
 // What was reported; but where a result could not be taken from those who were said to hold it, they are no longer
@@ -328,7 +342,7 @@ void Member::State::drop_lone_leader(std::map<NodeId, Report>& reports) {
 std::map<NodeId, Report> Member::State::believable_reports() {
     std::map<NodeId, Report> reports;
     for (const auto& [node, promise] : proposal->promises) reports.emplace(node, promise.report);
-    drop_lone_leader(reports);
+    drop_false_leaders(reports);
     const View& view = tip();
     if (!view.settlement || view.settlement->holders.empty()) return reports;
     const auto& holders = view.settlement->holders;

@@ -279,7 +279,7 @@ struct Member::State {
     void advance_flush();
     [[nodiscard]] const Vote* voted_for() const;
     [[nodiscard]] std::map<NodeId, Report> believable_reports();
-    void drop_lone_leader(std::map<NodeId, Report>& reports);
+    void drop_false_leaders(std::map<NodeId, Report>& reports);
 
     // ---- adopting.cpp
     bool on_decide(const DecidePtr& decide);
