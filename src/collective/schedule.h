@@ -1,0 +1,68 @@
+// One member's part in a sync plan, worked out once per view: for each tree its parent, its children and the chunks.
+// Everything that both ends of a link must agree on is in here, and in the hash that every chunk carries.
+#pragma once
+
+#include "base/result.h"
+#include "collective/encoding.h"
+#include "collective/transport.h"
+#include "plan/sync_plan.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace chaos::collective {
+
+inline constexpr std::uint32_t max_chunk_bytes = 64U << 20;
+inline constexpr std::uint32_t max_window_chunks = 1U << 16;
+
+struct ScheduleOptions {
+    std::uint64_t view = 0;  // some bits of the view's name: lines of views that have forked refuse each other
+    Encoding encoding = Encoding::fp32;
+    std::uint32_t chunk_bytes = 256U << 10;  // as fp32; a multiple of 512, so that chunks hold whole blocks
+    // A member sends the sum of chunk k of a tree only when it knows the result of chunk k - window_chunks. This bounds
+    // what its parent must stage without another message, and needs to cover rate times the way up and down a tree.
+    std::uint32_t window_chunks = 64;
+};
+
+// This member's place in one tree.
+struct Branch {
+    std::uint64_t first_float = 0;
+    std::uint64_t floats = 0;
+    std::uint32_t chunks = 0;
+    std::optional<NodeId> parent;  // none: this member is the root
+    std::vector<NodeId> children;  // ascending: the order in which sums are added
+    std::uint64_t first_byte = 0;  // of the tree's range in the encoded result
+};
+
+struct Schedule {
+    NodeId self;
+    ScheduleOptions options;
+    std::uint64_t floats = 0;
+    std::uint64_t result_bytes = 0;  // of the whole result, encoded
+    std::uint64_t slot_bytes = 0;    // of the longest encoded chunk
+    std::uint64_t hash = 0;
+    std::vector<Branch> branches;
+
+    // The floats of a chunk, and its bytes in the encoded result.
+    struct Range {
+        std::uint64_t first = 0;
+        std::uint64_t count = 0;
+    };
+    [[nodiscard]] Range floats_of(std::uint32_t tree, std::uint32_t chunk) const;
+    [[nodiscard]] Range bytes_of(std::uint32_t tree, std::uint32_t chunk) const;
+
+    // No exchange holds more than this for sums that wait to be added or to leave.
+    [[nodiscard]] std::uint64_t max_staging_bytes() const;
+};
+
+// `members` are the nodes that the plan's indexes mean. Refuses in words a plan that makes no sense.
+[[nodiscard]] Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeId> members, NodeId self,
+                                             const ScheduleOptions& options);
+
+// Turns the encoded result of a member that has it into floats: the same bits as everybody's. Refuses another size.
+[[nodiscard]] Result<void> decode_result(const Schedule& schedule, std::span<const std::byte> encoded,
+                                         std::span<float> result);
+
+}  // namespace chaos::collective
