@@ -31,6 +31,7 @@ Result<void> Engine::begin(ExchangeId id, std::shared_ptr<const Schedule> schedu
         return Error{say(id) + " reduces " + std::to_string(schedule->floats) + " floats, its vectors have others"};
     newest_ = id;
     forget_old();
+    cancel_unfinished();
     auto entry = std::make_shared<Entry>(
         Entry{AllReduce(transport_, pool_, std::move(schedule), id, std::move(vectors)), false});
     entries_.push_back(entry);
@@ -55,6 +56,7 @@ void Engine::peer_back(NodeId peer) {
 void Engine::abandon() {
     for (const EntryPtr& entry : entries_) entry->exchange.abandon();
     report_all();
+    cancel_unfinished();
 }
 
 std::optional<EncodedResult> Engine::result(ExchangeId id) const {
@@ -112,6 +114,7 @@ std::size_t Engine::running() const {
 void Engine::report(const EntryPtr& entry) {
     if (entry->reported || !entry->exchange.outcome()) return;
     entry->reported = true;
+    if (!complete(entry->exchange)) unfinished_.push_back(entry->exchange.id());
     forget_old();
     callbacks_.ended(entry->exchange.id(), *entry->exchange.outcome());
 }
@@ -119,6 +122,10 @@ void Engine::report(const EntryPtr& entry) {
 void Engine::report_all() {
     const std::deque<EntryPtr> entries = entries_;  // the callbacks may begin another
     for (const EntryPtr& entry : entries) report(entry);
+}
+
+void Engine::cancel_unfinished() {
+    for (const ExchangeId id : std::exchange(unfinished_, {})) transport_.cancel(id);
 }
 
 void Engine::forget_old() {

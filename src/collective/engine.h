@@ -45,7 +45,8 @@ public:
     void peer_lost(NodeId peer);
     void peer_back(NodeId peer);
 
-    // Interrupts all that runs: a flush stops the step.
+    // Interrupts all that runs: a flush stops the step. What the network still holds of exchanges without a result is
+    // dropped; begin() drops it too, but a lost peer alone does not: others may complete with it.
     void abandon();
 
     // The result of the exchange that completed last, if that was this one: kept until the next completes, which
@@ -70,12 +71,14 @@ private:
     void report(const EntryPtr& entry);
     void report_all();
     void forget_old();
+    void cancel_unfinished();
 
     Transport& transport_;
     Callbacks callbacks_;
     BufferPool pool_;
     std::deque<EntryPtr> entries_;  // ascending; those that run, the last complete one, and those with places given
     std::optional<ExchangeId> newest_;
+    std::vector<ExchangeId> unfinished_;  // ended without a result, and the network may still send of them
     std::set<NodeId> lost_;
     std::set<NodeId> waiting_;  // peers with a chunk that was told to wait
 };

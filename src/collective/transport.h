@@ -44,7 +44,10 @@ public:
     // The receiver may now have an answer for the chunks of this peer that it told to wait: place_for is to be asked
     // again for each. There may be none any more.
     virtual void resume(NodeId from) = 0;
-    // Neither calls the receiver before it has returned.
+    // Nobody wants this exchange any more: its chunks that have not begun to leave are dropped, so that they do not
+    // stand before those of its redo.
+    virtual void cancel(ExchangeId exchange) = 0;
+    // None of these calls the receiver before it has returned.
 };
 
 // Where the payload of a chunk is to be written.

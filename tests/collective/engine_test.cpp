@@ -26,10 +26,12 @@ struct Wires final : Transport {
         owners.push_back(std::move(owner));
     }
     void resume(NodeId from) override { resumed.push_back(from); }
+    void cancel(ExchangeId exchange) override { cancelled.push_back(exchange); }
 
     std::vector<Sent> sent;
     std::vector<std::shared_ptr<const void>> owners;
     std::vector<NodeId> resumed;
+    std::vector<ExchangeId> cancelled;
 };
 
 // A member in the middle of a path of three: 0 is its child, 2 its parent. 384 floats are three chunks.
@@ -229,6 +231,11 @@ TEST_F(Middle, ALostPeerInterruptsOnlyWhatNeedsIt) {
     ASSERT_EQ(interrupted.known.size(), 1U);
     EXPECT_THAT(interrupted.known[0], ElementsAre(true, true, false));
     EXPECT_FALSE(engine.result(now).has_value());
+    EXPECT_TRUE(wires.cancelled.empty()) << "others may still complete with what is on its way";
+    engine.abandon();
+    EXPECT_THAT(wires.cancelled, ElementsAre(now));
+    engine.abandon();
+    EXPECT_EQ(wires.cancelled.size(), 1U);
 }
 
 TEST_F(Middle, APeerThatIsLostAlreadyInterruptsAtOnce) {
@@ -238,6 +245,7 @@ TEST_F(Middle, APeerThatIsLostAlreadyInterruptsAtOnce) {
     engine.peer_back(parent);
     begin({5, 10});
     EXPECT_EQ(outcomes.size(), 1U);
+    EXPECT_THAT(wires.cancelled, ElementsAre(now));
 }
 
 TEST_F(Middle, PlacesOutliveTheExchangeThatGaveThem) {

@@ -128,6 +128,14 @@ private:
             }
         }
 
+        void cancel(ExchangeId exchange) override {
+            for (auto& [name, stream] : network_.streams_) {
+                if (stream.from != self_) continue;
+                std::erase_if(stream.queue,
+                              [&](const Message& message) { return message.header.exchange == exchange; });
+            }
+        }
+
     private:
         Network& network_;
         NodeId self_;
