@@ -236,6 +236,8 @@ bool strike(Faults& faults, const Fault& fault, std::uint64_t moment) {
         Network::Node& node = network.at(members[i]);
         if (!node.alive) continue;
         kept.push_back(i);
+        // Of two, both ends know by themselves.
+        EXPECT_TRUE(faults.members > 2 || node.outcomes.size() == 1) << "hangs";
         node.engine->abandon();
         EXPECT_TRUE(node.refusals.empty()) << say(node.refusals[0]);
         const auto outcome = node.outcomes.find({1, 9});

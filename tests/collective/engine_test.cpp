@@ -238,6 +238,17 @@ TEST_F(Middle, ALostPeerInterruptsOnlyWhatNeedsIt) {
     EXPECT_EQ(wires.cancelled.size(), 1U);
 }
 
+TEST_F(Middle, AChildWhoseSumsAreMissingInterrupts) {
+    begin(now);
+    deliver(child, sum(1), 2.0F);
+    ASSERT_EQ(engine.place_for(child, sum(0)).verdict, Place::Verdict::take);
+    engine.peer_lost(child);
+    EXPECT_THAT(std::get<Interrupted>(outcomes.at(now)).lost, ElementsAre(child));
+    engine.dropped(child, sum(0));
+    wires.owners.clear();
+    EXPECT_EQ(engine.pool().used_bytes(), 0U);
+}
+
 TEST_F(Middle, APeerThatIsLostAlreadyInterruptsAtOnce) {
     engine.peer_lost(parent);
     begin(now);
@@ -256,9 +267,10 @@ TEST_F(Middle, PlacesOutliveTheExchangeThatGaveThem) {
     ASSERT_EQ(up.verdict, Place::Verdict::take);
     ASSERT_EQ(down.verdict, Place::Verdict::take);
     engine.abandon();
+    wires.owners.clear();
+    EXPECT_EQ(engine.pool().used_bytes(), 512U) << "memory that the network writes to is not for others";
     auto next = test::hold(std::vector<float>(floats, 1.0F));
     ASSERT_TRUE(engine.begin({5, 10}, schedule, test::vectors_of(next)).ok());
-    wires.owners.clear();
     const std::weak_ptr<Holder> old = holder;
     holder.reset();
     // The network writes on, though nobody cares any more.
