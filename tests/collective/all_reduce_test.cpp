@@ -178,6 +178,43 @@ TEST(AllReduce, TheResidualIsWhatThisMembersEncodingLeftOut) {
     }
 }
 
+TEST(AllReduce, WhateverAStrangerSaysNothingChanges) {
+    std::mt19937_64 random(plan::test::fresh_seed());
+    for (int round = 0; round < 20; ++round) {
+        const std::vector<NodeId> members = test::some_nodes(4, random());
+        const NodeId stranger{.high = random(), .low = 99};
+        const plan::SyncPlan plan = test::random_plan(random, 4, 1500);
+        Network network({.seed = random()});
+        std::vector<std::vector<float>> inputs;
+        std::vector<std::shared_ptr<Holder>> holders;
+        for (const NodeId node : members) network.add(node);
+        std::uint64_t hash = 0;
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            inputs.push_back(gradient(1500, i));
+            holders.push_back(test::hold(inputs[i]));
+            const auto schedule = test::schedule_for(plan, members, members[i], {.chunk_bytes = 512});
+            hash = schedule->hash;
+            ASSERT_TRUE(network.at(members[i]).engine->begin({1, 1}, schedule, test::vectors_of(holders[i])).ok());
+        }
+        do {
+            const auto small = [&] { return static_cast<std::uint32_t>(random() % 8); };
+            const ChunkHeader lie{.exchange = {random() % 3, random() % 4},
+                                  .plan = random() % 2 == 0 ? hash : random(),
+                                  .tree = small(),
+                                  .chunk = random() % 4 == 0 ? static_cast<std::uint32_t>(random()) : small(),
+                                  .bytes = random() % 2 == 0 ? 512 : static_cast<std::uint32_t>(random()),
+                                  .down = random() % 2 == 0};
+            const Place place = network.at(members[random() % 4]).engine->place_for(stranger, lie);
+            ASSERT_NE(place.verdict, Place::Verdict::take);
+        } while (network.step());
+        const test::Reference reference(plan, members, Encoding::fp32, inputs);
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            ASSERT_TRUE(std::holds_alternative<Complete>(network.at(members[i]).outcomes.at({1, 1})));
+            ASSERT_TRUE(test::same_bits(holders[i]->output, reference.result()));
+        }
+    }
+}
+
 // A fault before each thing the network does, of each node and of each link.
 struct Faults {
     std::uint32_t members = 3;
