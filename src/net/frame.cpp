@@ -26,6 +26,7 @@ std::array<std::byte, bulk_head_bytes> encode(const BulkHead& head) {
     put(at, head.second);
     put(at, head.third);
     put(at, head.fourth);
+    put(at, head.fifth);
     return bytes;
 }
 
@@ -39,8 +40,9 @@ Result<BulkHead> decode_bulk_head(std::span<const std::byte, bulk_head_bytes> by
     if (head.bytes > max_bulk_bytes) return Error{"a bulk frame is larger than the limit"};
     head.first = take<std::uint64_t>(at);
     head.second = take<std::uint64_t>(at);
-    head.third = take<std::uint32_t>(at);
+    head.third = take<std::uint64_t>(at);
     head.fourth = take<std::uint32_t>(at);
+    head.fifth = take<std::uint32_t>(at);
     return head;
 }
 

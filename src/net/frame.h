@@ -1,9 +1,9 @@
 // How messages and bulk data lie on a connection. Numbers are little-endian.
 //
 //   control   | size: 4 | a Control message of that many bytes (proto/link.proto) |
-//   bulk      | kind: 1 | 0: 3 | size: 4 | first: 8 | second: 8 | third: 4 | fourth: 4 | payload of `size` bytes |
+//   bulk      | kind: 4 | size: 4 | first: 8 | second: 8 | third: 8 | fourth: 4 | fifth: 4 | payload of `size` bytes |
 //
-// What a bulk frame's four numbers mean is up to those who send that kind.
+// What a bulk frame's five numbers mean is up to those who send that kind.
 #pragma once
 
 #include "base/result.h"
@@ -18,7 +18,7 @@ namespace chaos::net {
 inline constexpr std::size_t max_control_bytes = (4 << 20) + 1024;  // a message of the cluster, and its wrapping
 inline constexpr std::size_t max_bulk_bytes = 1 << 20;
 inline constexpr std::size_t control_head_bytes = 4;
-inline constexpr std::size_t bulk_head_bytes = 32;
+inline constexpr std::size_t bulk_head_bytes = 40;
 
 // In order of urgency: whatever waits of an earlier kind leaves first.
 enum class BulkKind : std::uint8_t { gradients, state };
@@ -28,8 +28,9 @@ struct BulkHead {
     std::uint32_t bytes = 0;
     std::uint64_t first = 0;
     std::uint64_t second = 0;
-    std::uint32_t third = 0;
+    std::uint64_t third = 0;
     std::uint32_t fourth = 0;
+    std::uint32_t fifth = 0;
     bool operator==(const BulkHead&) const = default;
 };
 

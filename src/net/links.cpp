@@ -347,6 +347,14 @@ bool Links::send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte
     return true;
 }
 
+void Links::cancel_gradients(std::uint64_t first, std::uint64_t second) {
+    for (const auto& [peer, link] : state_->links)
+        for (const auto& place : link->places)
+            std::erase_if(place->waiting[static_cast<std::size_t>(BulkKind::gradients)], [&](const BulkFrame& frame) {
+                return frame.head.first == first && frame.head.second == second;
+            });
+}
+
 void Links::resume(NodeId from) {
     const auto link = state_->links.find(from);
     if (link == state_->links.end()) return;

@@ -106,6 +106,8 @@ public:
     // of equal kind and equal `lane` arrive in order; different lanes may use different connections.
     bool send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte> payload, std::uint32_t lane,
                    std::shared_ptr<const void> owner);
+    // Frames of gradients with these numbers that have not begun to leave are dropped.
+    void cancel_gradients(std::uint64_t first, std::uint64_t second);
     // What had to wait may be read now.
     void resume(NodeId from);
 
