@@ -1,10 +1,10 @@
 #include "signers.h"
 
-#include "base/assert.h"
+#include "base/random.h"
+#include "net/signer.h"
 
-#include <openssl/evp.h>
-
-#include <map>
+#include <algorithm>
+#include <cstring>
 
 namespace chaos::bench {
 namespace {
@@ -30,49 +30,24 @@ private:
     NodeId self_;
 };
 
-using Key = std::shared_ptr<EVP_PKEY>;
-using Keys = std::map<NodeId, Key>;
-
-class Ed25519 : public cluster::Signer {
-public:
-    Ed25519(NodeId self, std::shared_ptr<const Keys> keys) : self_(self), keys_(std::move(keys)) {}
-
-    Signature sign(std::span<const std::uint8_t> bytes) const override {
-        const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-        Signature signature{};
-        std::size_t size = signature.size();
-        EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, keys_->at(self_).get());
-        CHAOS_ASSERT(EVP_DigestSign(context.get(), signature.data(), &size, bytes.data(), bytes.size()) == 1);
-        return signature;
-    }
-    bool verify(NodeId author, std::span<const std::uint8_t> bytes, const Signature& signature) const override {
-        const auto key = keys_->find(author);
-        if (key == keys_->end()) return false;
-        const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-        EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key->second.get());
-        return EVP_DigestVerify(context.get(), signature.data(), signature.size(), bytes.data(), bytes.size()) == 1;
-    }
-
-private:
-    NodeId self_;
-    std::shared_ptr<const Keys> keys_;
-};
-
 }  // namespace
 
-std::vector<std::unique_ptr<cluster::Signer>> make_signers(const std::vector<NodeId>& nodes, bool real) {
-    std::vector<std::unique_ptr<cluster::Signer>> signers;
-    auto keys = std::make_shared<Keys>();
-    if (real)
-        for (const NodeId node : nodes)
-            keys->emplace(node, Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"), EVP_PKEY_free));
-    for (const NodeId node : nodes) {
+std::vector<std::pair<NodeId, std::unique_ptr<cluster::Signer>>> make_signers(std::uint64_t seed, std::uint32_t count,
+                                                                              bool real) {
+    std::vector<std::pair<NodeId, std::unique_ptr<cluster::Signer>>> signers;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        NodeId id{.high = random_bits(seed, 1, i), .low = random_bits(seed, 2, i)};
         if (real) {
-            signers.push_back(std::make_unique<Ed25519>(node, keys));
+            net::Seed key_seed{};
+            std::memcpy(key_seed.data(), &id, sizeof id);
+            net::SecretKey key = net::SecretKey::from_seed(key_seed);
+            id = net::node_id(key.public_key());
+            signers.emplace_back(id, std::make_unique<net::KeySigner>(std::move(key)));
         } else {
-            signers.push_back(std::make_unique<StandIn>(node));
+            signers.emplace_back(id, std::make_unique<StandIn>(id));
         }
     }
+    std::ranges::sort(signers, {}, [](const auto& entry) { return entry.first; });
     return signers;
 }
 

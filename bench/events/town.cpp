@@ -56,10 +56,9 @@ struct Town::House {
 Town::Town(const TownSettings& settings) : settings_(settings) {
     const std::uint64_t seed = settings.seed;
     std::vector<NodeId> nodes;
+    auto signers = make_signers(seed, settings.members, settings.real_signatures);
     nodes.reserve(settings.members);
-    for (std::uint32_t i = 0; i < settings.members; ++i)
-        nodes.push_back({.high = random_bits(seed, 1, i), .low = random_bits(seed, 2, i)});
-    std::ranges::sort(nodes);
+    for (const auto& [id, signer] : signers) nodes.push_back(id);
     auto view = std::make_shared<View>();
     view->name = view->founder = sha256("town");
     view->batch = 4096;
@@ -93,12 +92,11 @@ Town::Town(const TownSettings& settings) : settings_(settings) {
 
     options_.detect = std::max<Nanoseconds>(second, 4 * settings.delay_high);
     options_.heartbeat = options_.detect / 4;
-    std::vector<std::unique_ptr<Signer>> signers = make_signers(nodes, settings.real_signatures);
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
         auto house = std::make_unique<House>();
         house->id = nodes[i];
         house->place = i;
-        house->signer = std::move(signers[i]);
+        house->signer = std::move(signers[i].second);
         Identity identity;
         identity.member = {.node = nodes[i], .incarnation = 2};
         identity.institution = sha256("institution");

@@ -1,0 +1,24 @@
+#include "net/signer.h"
+
+#include <algorithm>
+
+namespace chaos::net {
+
+cluster::Signature KeySigner::sign(std::span<const std::uint8_t> bytes) const {
+    cluster::Signature signature{};
+    static_assert(sizeof(cluster::Signature) == sizeof(PublicKey) + sizeof(RawSignature));
+    std::ranges::copy(key_.public_key(), signature.begin());
+    std::ranges::copy(key_.sign(bytes), signature.begin() + sizeof(PublicKey));
+    return signature;
+}
+
+bool KeySigner::verify(cluster::NodeId author, std::span<const std::uint8_t> bytes,
+                       const cluster::Signature& signature) const {
+    PublicKey key{};
+    RawSignature raw{};
+    std::copy_n(signature.begin(), key.size(), key.begin());
+    std::copy_n(signature.begin() + sizeof(PublicKey), raw.size(), raw.begin());
+    return node_id(key) == author && net::verify(key, bytes, raw);
+}
+
+}  // namespace chaos::net
