@@ -43,7 +43,7 @@ public:
     void received(NodeId from, std::span<const std::uint8_t> message) override;
     void turned_away(const std::string& who, const std::string& why) override;
 
-    asio::io_context loop{1};
+    net::asio::io_context loop{1};
     NodeId id;
     std::function<void(NodeId, std::span<const std::uint8_t>)> on_message;
 
