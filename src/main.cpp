@@ -128,6 +128,43 @@ void add_sim(CLI::App& program, Job& job) {
     });
 }
 
+void add_key(CLI::App& program, Job& job) {
+    CLI::App* command = program.add_subcommand("key", "This node's key, which its id comes from");
+    command->require_subcommand(1);
+    command->add_subcommand("new", "Make it; never replaces one")->callback([&job] { job = chaos::cli::new_key; });
+    command->add_subcommand("show", "Show its public half")->callback([&job] { job = chaos::cli::show_key; });
+    command->footer(
+        "The key is kept in $CHAOS_HOME, else in ~/.chaos, readable by you alone.\n\n"
+        "Example:\n  chaos key new\n");
+}
+
+void add_institution(CLI::App& program, Job& job) {
+    CLI::App* command = program.add_subcommand("institution", "Whom your institution vouches for");
+    command->require_subcommand(1);
+    auto name = std::make_shared<std::string>();
+    CLI::App* make = command->add_subcommand("new", "Make an institution's root key, on its own machine");
+    make->add_option("name", *name, "Its name, e.g. charite")->required()->type_name("NAME");
+    make->callback([&job, name] { job = [name] { return chaos::cli::new_institution(*name); }; });
+    command->add_subcommand("show", "List the institutions whose root keys are here")->callback([&job] {
+        job = chaos::cli::show_institutions;
+    });
+    auto options = std::make_shared<chaos::cli::InviteOptions>();
+    CLI::App* invite =
+        command->add_subcommand("invite", "Let a node in: print a one-time join token, or a certificate");
+    invite->add_option("name", options->institution, "The institution")->required()->type_name("NAME");
+    invite->add_option("--node", options->node, "A certificate for the node with this key (chaos key show)")
+        ->type_name("KEY");
+    invite->add_option("--days", options->days, "For how long (default: a token 7, a certificate 365)")->type_name("N");
+    invite->callback([&job, options] { job = [options] { return chaos::cli::invite(*options); }; });
+    command->footer(
+        "Root keys are kept in $CHAOS_HOME/institutions, else in ~/.chaos/institutions, readable by you alone.\n"
+        "A join token is a secret: hand it to one node only.\n\n"
+        "Examples:\n"
+        "  chaos institution new charite\n"
+        "  chaos institution invite charite                          # a token for whoever is to join\n"
+        "  chaos institution invite charite --node KEY --days 90     # a certificate for that node\n");
+}
+
 // OpenMP's threads spin for milliseconds when they wait. On a machine that others use too, that halves the speed of
 // training or worse; spinning for some microseconds and then sleeping costs nothing. The runtime reads this when the
 // process starts, so a process that is going to train starts once more. A user's own setting stands.
@@ -165,6 +202,8 @@ int run(int argc, char** argv) {
     add_train(program, job);
     add_export(program, job);
     add_sim(program, job);
+    add_key(program, job);
+    add_institution(program, job);
 
     if (argc > 1 && argv[1][0] != '-' && explain_unknown_command(program, argv[1])) return exit_error;
     if (argc == 1) {

@@ -53,4 +53,17 @@ struct CompareOptions {
 // Scale-out by Chaos and by its rivals, simulated on the same links.
 [[nodiscard]] Result<void> compare_scale_out(const CompareOptions& options);
 
+// Keys and institutions. They live in $CHAOS_HOME, else in ~/.chaos: node.key, institutions/NAME.key.
+[[nodiscard]] Result<void> new_key();
+[[nodiscard]] Result<void> show_key();
+[[nodiscard]] Result<void> new_institution(const std::string& name);
+[[nodiscard]] Result<void> show_institutions();
+
+struct InviteOptions {
+    std::string institution;
+    std::string node;        // a node's public key: a certificate for it; empty: a join token for whoever has it
+    std::uint32_t days = 0;  // 0: a year for a certificate, a week for a token
+};
+[[nodiscard]] Result<void> invite(const InviteOptions& options);
+
 }  // namespace chaos::cli

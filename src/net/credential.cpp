@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <ctime>
 
 namespace chaos::net {
 namespace {
 
 constexpr std::string_view token_prefix = "chaos-join-";
+constexpr std::string_view certificate_prefix = "chaos-node-";
 
 // Signatures for one purpose are worth nothing for another.
 constexpr std::string_view vouch_purpose = "chaos vouches 1:";
@@ -63,6 +65,25 @@ std::vector<std::uint8_t> bound_part(const PublicKey& node) {
     return std::move(bytes.out);
 }
 
+// The bytes that a word such as "chaos-join-00ff..." stands for.
+Result<std::vector<std::uint8_t>> bytes_after(std::string_view prefix, std::string_view text, std::size_t size,
+                                              const std::string& what) {
+    if (!text.starts_with(prefix)) return Error{"a " + what + " begins with \"" + std::string(prefix) + "\""};
+    text.remove_prefix(prefix.size());
+    if (text.size() != 2 * size) return Error{"the " + what + " is not whole"};
+    std::vector<std::uint8_t> bytes;
+    bytes.reserve(size);
+    for (std::size_t i = 0; i < size; ++i) {
+        std::uint8_t byte = 0;
+        const char* at = text.data() + 2 * i;
+        const auto read = std::from_chars(at, at + 2, byte, 16);
+        if (read.ec != std::errc() || read.ptr != at + 2)
+            return Error{"the " + what + " holds a character that does not belong there"};
+        bytes.push_back(byte);
+    }
+    return bytes;
+}
+
 std::string day_of(UnixSeconds time) {
     const std::time_t seconds = time;
     std::tm parts{};
@@ -99,6 +120,16 @@ Result<Credential> decode_credential(std::span<const std::uint8_t> bytes) {
     cursor.take(credential.vouched);
     cursor.take(credential.bound);
     return credential;
+}
+
+std::string to_text(const Credential& credential) {
+    return std::string(certificate_prefix) + hex(encode(credential));
+}
+
+Result<Credential> credential_from_text(std::string_view text) {
+    const auto bytes = bytes_after(certificate_prefix, text, credential_bytes, "node certificate");
+    if (!bytes) return bytes.error();
+    return decode_credential(*bytes);
 }
 
 Result<void> check(const Credential& credential, const PublicKey& node, UnixSeconds now) {
@@ -147,20 +178,9 @@ std::string to_text(const Token& token) {
 
 Result<Token> token_from_text(std::string_view text) {
     constexpr std::size_t token_bytes = 32 + 32 + 8 + 64;
-    if (!text.starts_with(token_prefix)) return Error{"a join token begins with \"" + std::string(token_prefix) + "\""};
-    text.remove_prefix(token_prefix.size());
-    if (text.size() != 2 * token_bytes) return Error{"the join token is not whole"};
-    std::vector<std::uint8_t> bytes;
-    for (std::size_t i = 0; i < token_bytes; ++i) {
-        const auto digit = [](char c) {
-            return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-        };
-        const int high = digit(text[2 * i]);
-        const int low = digit(text[2 * i + 1]);
-        if (high < 0 || low < 0) return Error{"the join token holds a character that does not belong there"};
-        bytes.push_back(static_cast<std::uint8_t>(high << 4 | low));
-    }
-    Cursor cursor(bytes);
+    const auto bytes = bytes_after(token_prefix, text, token_bytes, "join token");
+    if (!bytes) return bytes.error();
+    Cursor cursor(*bytes);
     Token token;
     cursor.take(token.institution);
     cursor.take(token.secret);

@@ -43,6 +43,10 @@ inline constexpr std::size_t credential_bytes = 32 + 32 + 8 + 1 + 64 + 64;
 // node revoked or the token used, only the view can tell.
 [[nodiscard]] Result<void> check(const Credential& credential, const PublicKey& node, UnixSeconds now);
 
+// A certificate as it is handed over, in one word: it begins with "chaos-node-".
+[[nodiscard]] std::string to_text(const Credential& credential);
+[[nodiscard]] Result<Credential> credential_from_text(std::string_view text);
+
 // What the view remembers of a used token; absent: no token.
 [[nodiscard]] std::optional<cluster::Name> token_name(const Credential& credential);
 
