@@ -138,6 +138,8 @@ Result<bool> simulate(const SimOptions& options) {
         return Error{"--policy is strict or continue, not \"" + *options.policy + "\""};
     if (options.sweep && options.last_seed <= options.first_seed)
         return Error{"--seeds A..B needs A < B: it runs seeds A to B - 1"};
+    if (options.sweep && (options.trace || !options.report.empty()))
+        return Error{"--trace and --report are about one run: use --seed N instead of --seeds"};
     return options.sweep ? run_many(options) : run_one(options);
 }
 

@@ -8,6 +8,8 @@
 namespace chaos::sim {
 namespace {
 
+constexpr Host max_nodes = 2000;  // newcomers come on top, and a view holds twice as many
+
 // Draws from one stream of a seed.
 class Dice {
 public:
@@ -251,6 +253,9 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
     if (setup.scenario == "scale") setup.nodes = 100;
     if (wishes.nodes) setup.nodes = *wishes.nodes;
     if (setup.nodes == 0) return Error{"a cluster has at least one node"};
+    if (setup.nodes > max_nodes)
+        return Error{"a simulated cluster has at most " + std::to_string(max_nodes) + " nodes"};
+    if (wishes.duration && *wishes.duration < second) return Error{"things go wrong for at least one second"};
     setup.hosts = setup.nodes;
     setup.options.links_wanted = static_cast<std::uint32_t>(dice.between(2, 4));
     setup.plan = dice.percent(25) ? PlanKind::sync_plan : PlanKind::tree;
