@@ -92,7 +92,6 @@ private:
     bool asking_ = false;
     bool synced_ = false;  // a joiner that follows
     bool active_ = false;
-    std::uint64_t told_applied_ = 0;
     std::uint64_t next_checkpoint_ = 0;
     std::uint32_t slowness_ = 1;
 };
