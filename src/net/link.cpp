@@ -31,7 +31,8 @@ std::vector<std::byte> frame_of(const wire::Control& message) {
     return frame;
 }
 
-Link::Link(LinksState& owner, NodeId other) : state(owner), peer(other), wake(owner.loop) {}
+Link::Link(LinksState& links, NodeId other)
+    : owner(links.shared_from_this()), state(links), peer(other), wake(links.loop) {}
 
 void Link::start() {
     for (std::uint32_t place = 0; place < state.options.bulk_connections; ++place)
@@ -115,6 +116,7 @@ awaitable<void> Link::read_control(StreamPtr stream) {
     std::size_t filled = 0;
     while (!ended) {
         const Result<std::size_t> got = co_await stream->read_some(std::span(buffer).subspan(filled));
+        if (ended) co_return;
         if (!got) co_return end(got.error().message);
         filled += *got;
         std::size_t used = 0;
@@ -220,6 +222,7 @@ awaitable<Result<void>> Link::take_payload(BulkPlace& at, Stream& stream, const 
         switch (place.kind) {
             case BulkReceiver::Place::Kind::here: {
                 Result<void> read = co_await stream.read(place.at);
+                if (state.stopped) co_return Error{"this node stops"};  // and its receiver may be gone
                 if (read) {
                     state.receiver.arrived(peer, head);
                 } else {

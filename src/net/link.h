@@ -42,6 +42,7 @@ struct LinksState;
 struct Link : std::enable_shared_from_this<Link> {
     Link(LinksState& state, NodeId peer);
 
+    const std::shared_ptr<LinksState> owner;  // coroutines of this link may outlive Links
     LinksState& state;
     NodeId peer;
     std::uint64_t instance = 0;  // the peer's process

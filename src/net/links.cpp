@@ -141,6 +141,7 @@ awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream) {
     if (options.in_the_clear) greeted.peer = {.high = greeted.hello.node_high(), .low = greeted.hello.node_low()};
     if (greeted.hello.version() != link_version) co_return Error{"it speaks another version of the protocol"};
     if (greeted.peer == self) co_return Error{"it has the key of this node itself"};
+    if (stopped) co_return Error{"this node stops"};
     if (!options.in_the_clear)
         if (const Result<void> admitted = events.admit(*proven); !admitted) co_return admitted.error();
     co_return greeted;
@@ -171,6 +172,7 @@ awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
         if (installed) co_return;
         why = installed.error().message;
     }
+    if (stopped) co_return stream->close();
     events.turned_away(greeted ? cluster::brief(greeted->peer) + " at " + from : from, why);
     const std::vector<std::byte> answer = frame_of(refusal(why));
     (void)co_await stream->write(answer, {});  // it may be gone already

@@ -116,7 +116,8 @@ public:
 
     // Closes the link once what was sent before has left. No link_closed follows.
     void close(NodeId peer);
-    void stop();  // everything, at once
+    // Everything, at once: no event follows, and no bulk data. Its destructor stops it too.
+    void stop();
 
     [[nodiscard]] bool linked(NodeId peer) const;
     [[nodiscard]] LinkFigures figures(NodeId peer) const;
