@@ -27,8 +27,11 @@ View chain(unsigned count) {
 
 std::map<NodeId, Report> reports_of(const View& view, const std::vector<std::uint64_t>& applied) {
     std::map<NodeId, Report> reports;
-    for (std::size_t i = 0; i < applied.size(); ++i)
-        reports[view.members[i].id.node] = {.role = Role::active, .member = view.members[i].id, .applied = applied[i]};
+    for (std::size_t i = 0; i < applied.size(); ++i) {
+        Report& report = reports[view.members[i].id.node];
+        report.member = view.members[i].id;
+        report.applied = applied[i];
+    }
     return reports;
 }
 
