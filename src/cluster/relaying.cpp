@@ -175,6 +175,7 @@ void Member::State::watch_votes(const MessagePtr& message) {
         if (signature_fits(*entry->second, signer)) return accuse(entry->second, message);
         ++counters.forged;
         entry->second = message;
+        return;
     }
     if (before.ballot < vote.ballot) entry->second = message;
 }
