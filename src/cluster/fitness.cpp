@@ -110,6 +110,7 @@ RequestKey key_of(const Request& request) {
             break;
         case RequestKind::meet:
         case RequestKind::stuck:
+        case RequestKind::broken:
             key.name = request.name;
             break;
         case RequestKind::link_up:
@@ -155,6 +156,7 @@ Fitness fitness(const View& view, const Request& request, const Signer* signer) 
         case RequestKind::link_up:
             return {.kind = Kind::rides_along};
         case RequestKind::stuck:
+        case RequestKind::broken:
             return {.kind = request.name == view.name ? Kind::interrupts : Kind::done};
         case RequestKind::meet:
             return {.kind = std::ranges::find(view.meetings, request.name, &Meeting::other) == view.meetings.end()

@@ -95,6 +95,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     message->body);
             } else if constexpr (std::is_same_v<T, Applied>) {
                 state.on_applied(what);
+            } else if constexpr (std::is_same_v<T, StepFailed>) {
+                state.on_step_failed(what);
             } else if constexpr (std::is_same_v<T, Synced>) {
                 state.on_synced(what);
             } else if constexpr (std::is_same_v<T, Measured>) {
@@ -282,6 +284,7 @@ void Member::State::maybe_start_step() {
         return;
     if (running_view == governing->name) return;
     running_view = governing->name;
+    step_failed = false;
     started = std::max(started, applied + 1);
     step_began_at = now;
     act(StartStep{.step = applied, .view = governing});
@@ -307,6 +310,23 @@ void Member::State::on_applied(const Applied& event) {
     taking = false;
     running_view = {};
     maybe_start_step();
+}
+
+void Member::State::on_step_failed(const StepFailed& event) {
+    if (role != Role::active || stopped || running_view == Name{} || event.step != applied) return;
+    step_failed = true;
+    say_broken();
+}
+
+// A step that failed is settled together with what it failed of. Where that is whole again, nobody else would ask.
+void Member::State::say_broken() {
+    const bool other_cause =
+        std::ranges::any_of(own, [](const auto& entry) { return entry.first.kind == RequestKind::link_down; });
+    if (!step_failed || stopped || running_view == Name{} || other_cause || !tip().has(identity.member)) return;
+    Request request;
+    request.kind = RequestKind::broken;
+    request.name = tip().name;
+    ask_for(std::move(request));
 }
 
 void Member::State::on_synced(const Synced& event) {

@@ -47,6 +47,9 @@ struct DiskRecord {
     std::optional<Vote> accepted;
 };
 
+[[nodiscard]] std::vector<std::uint8_t> encode(const DiskRecord& record);
+[[nodiscard]] Result<DiskRecord> decode_disk_record(std::span<const std::uint8_t> bytes);
+
 // The newest stable checkpoint on this node's disk.
 struct Checkpoint {
     std::uint64_t applied = 0;
@@ -83,6 +86,10 @@ struct ReceivedGarbage {  // bytes that are no message
 struct Applied {  // R(step) was complete and is applied
     std::uint64_t step = 0;
 };
+// The all-reduce of `step`, as it was started last, cannot complete: a connection that it needs was lost.
+struct StepFailed {
+    std::uint64_t step = 0;
+};
 struct Synced {  // a joiner holds the whole state, its root compared; it follows the cluster from now on
     std::uint64_t applied = 0;
     Name root{};
@@ -114,9 +121,9 @@ struct InstitutionCommand {
     NodeId node;
 };
 
-using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, Synced, Measured,
-                           MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand, DisconnectCommand,
-                           InstitutionCommand>;
+using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, StepFailed, Synced,
+                           Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand,
+                           DisconnectCommand, InstitutionCommand>;
 
 // ---- actions ----
 

@@ -136,6 +136,8 @@ enum class RequestKind : std::uint8_t {
     stuck,    // under the view `name`, a member cannot go on: one who leaves died before its last step, or a result is
               // nowhere to be had
     meet,     // another fork of our line was met
+    broken,   // under the view `name`, the step in flight lost a connection that stands again: nobody is gone, but the
+              // step must be settled
     expel,    // never sent: what a proof of two votes asks for
 };
 

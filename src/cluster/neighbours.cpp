@@ -59,6 +59,7 @@ void Member::State::regain_link(NodeId peer) {
     request.kind = RequestKind::link_up;
     on_flooded(self(),
                make_signed(std::move(request), identity.member, static_cast<std::uint32_t>(now / millisecond), signer));
+    if (!gone && !line.empty()) say_broken();
 }
 
 MessagePtr Member::State::hello() const {
@@ -195,6 +196,7 @@ void Member::State::detect() {
     miss_results();
     if (same()) miss_neighbours();
     if (same()) miss_those_who_left();
+    if (same()) say_broken();
 }
 
 // On its way out; nobody may be there any more to whom it could give its last steps.

@@ -126,6 +126,7 @@ struct Member::State {
     std::uint64_t stable = 0;
     std::uint64_t started = 0;          // one more than the youngest step begun
     Name running_view{};                // zero: no step runs
+    bool step_failed = false;           // the step that runs cannot complete
     bool stopped = false;               // by a flush, until a settlement is adopted
     bool taking = false;                // a result is being taken from a holder
     Nanoseconds catching_up_since = 0;  // a settled result, or those before its first step, are on their way
@@ -169,6 +170,8 @@ struct Member::State {
     void excuse_lateness();
     void maybe_start_step();
     void on_applied(const Applied& event);
+    void on_step_failed(const StepFailed& event);
+    void say_broken();
     void on_synced(const Synced& event);
     void finish_leaving();
     void exclude(const std::string& why, bool final);

@@ -1,7 +1,7 @@
 // The canonical encoding of messages, deltas and views. One function per type walks its fields; the same walk writes
 // and reads, so the two cannot disagree. Numbers are little-endian and of fixed width, lists are counted, every count
 // has a limit.
-#include "cluster/message.h"
+#include "cluster/member.h"
 
 #include <algorithm>
 #include <functional>
@@ -306,7 +306,7 @@ void walk(Archive& archive, LineSummary& summary) {
 }
 template <class Archive>
 void walk(Archive& archive, Request& request) {
-    walk_enum(archive, request.kind, RequestKind::meet);
+    walk_enum(archive, request.kind, RequestKind::broken);
     walk_all(archive, request.subject, request.info);
     walk_list(archive, request.consents, max_consents, Walk{});
     walk_list(archive, request.claims, max_consents, Walk{});
@@ -364,6 +364,22 @@ void walk(Archive& archive, History& history) {
     walk_list(archive, history.ancestors, max_ancestors, Walk{});
     walk_list(archive, history.lost, max_candidates, Walk{});
     walk(archive, history.stamp);
+}
+
+template <class Archive>
+void walk(Archive& archive, DiskRecord& record) {
+    std::vector<std::uint8_t> view;
+    if constexpr (!Archive::reading) view = encode(*record.view);
+    walk_blob(archive, view);
+    if constexpr (Archive::reading) {
+        if (!archive.good()) return;
+        Result<ViewPtr> decoded = decode_view(view);
+        if (!decoded) return archive.fail();
+        record.view = std::move(*decoded);
+    }
+    walk_list(archive, record.ancestors, max_ancestors, Walk{});
+    walk(archive, record.promised);
+    walk_optional(archive, record.accepted, Walk{});
 }
 
 template <class T>
@@ -499,6 +515,18 @@ Result<ViewPtr> decode_view(std::span<const std::uint8_t> bytes) {
     complete(*view);
     CHAOS_CHECK(check(*view));
     return ViewPtr(view);
+}
+
+std::vector<std::uint8_t> encode(const DiskRecord& record) {
+    return encoded(record);
+}
+
+Result<DiskRecord> decode_disk_record(std::span<const std::uint8_t> bytes) {
+    Reader reader(bytes);
+    DiskRecord record;
+    walk(reader, record);
+    if (!reader.good() || reader.left() != 0) return Error{"a record of votes is cut short or damaged"};
+    return record;
 }
 
 }  // namespace chaos::cluster

@@ -32,6 +32,19 @@ bool Exchange::knows(const ExchangeTag& tag) const {
     return tag.plan == plan_->hash && tag.tree < branches_.size();
 }
 
+bool Exchange::passes_through(NodeId peer) const {
+    const std::uint32_t other = plan_->index_of(peer);
+    return other != self_ && other < plan_->members.size() &&
+           std::ranges::any_of(
+               plan_->trees,
+               [&](const PlanTree& tree) { return tree.parent[self_] == other || tree.parent[other] == self_; });
+}
+
+bool Exchange::connected() const {
+    return std::ranges::all_of(plan_->members,
+                               [&](NodeId peer) { return !passes_through(peer) || edge_.linked(peer); });
+}
+
 void Exchange::contribute(const Gradient& own) {
     own_ = own;
     own_.values.resize(toy_.parameters);  // a share of nothing

@@ -23,9 +23,14 @@ public:
     // Messages for this view and step. False: refused, they belong to another plan or come from where they must not.
     [[nodiscard]] bool take_sum(cluster::NodeId from, const BulkPtr& message);
     [[nodiscard]] bool take_result(cluster::NodeId from, const BulkPtr& message);
+    // Whether sums or results travel between this node and the peer.
+    [[nodiscard]] bool passes_through(cluster::NodeId peer) const;
+    // Whether all of those peers are connected.
+    [[nodiscard]] bool connected() const;
     // A new connection stands: what the old one may have lost is said again.
     void say_again(cluster::NodeId peer);
 
+    [[nodiscard]] bool contributed() const { return contributed_; }
     [[nodiscard]] bool complete() const { return results_missing_ == 0; }
     [[nodiscard]] Gradient result() const;  // once complete
 

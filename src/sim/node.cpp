@@ -37,10 +37,11 @@ void Node::boot(bool founds) {
     stable_seen_ = 0;
     stopped_at = -1;
     busy_until = 0;
-    trainer_.emplace(
-        *this, world_.toy(), world_.planner(host_),
-        TrainerSettings{
-            .speed = setup.speeds[host_], .checkpoint_every = 16, .checkpoint_offset = std::uint64_t{host_} * 5});
+    trainer_.emplace(*this, world_.toy(), world_.planner(host_),
+                     TrainerSettings{.speed = setup.speeds[host_],
+                                     .checkpoint_every = 16,
+                                     .checkpoint_offset = std::uint64_t{host_} * 5,
+                                     .brittle = setup.brittle});
     trainer_->set_slowness(slowness);
     trainer_->donor().lie(lies);
     std::optional<cluster::Checkpoint> newest;

@@ -308,6 +308,7 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
         if (setup.scenario == "institutions") institution = host >= setup.nodes ? 2 : host % 4 == 3 ? 1 : 0;
         setup.institutions.push_back(institution);
     }
+    setup.brittle = dice.percent(50);
     return setup;
 }
 

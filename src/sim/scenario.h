@@ -47,6 +47,7 @@ struct Setup {
     cluster::Options options;
     PathRanges paths;
     PlanKind plan = PlanKind::tree;
+    bool brittle = false;  // an exchange does not survive the loss of a connection
     std::uint32_t batch = 64;
     std::vector<std::uint32_t> speeds;       // by host
     std::vector<std::uint8_t> institutions;  // by host

@@ -156,6 +156,8 @@ void Trainer::compute_share() {
         missing = wanted;
     }
     if (missing->empty()) {
+        // What is sent to a peer that is not there yet would be lost for good.
+        if (settings_.brittle && !exchange_->connected()) return;
         exchange_->contribute(held_.gradient);
         return finish_if_complete();
     }
@@ -316,14 +318,20 @@ void Trainer::on_bulk(NodeId from, const BulkPtr& message) {
 }
 
 void Trainer::on_link_up(NodeId peer) {
-    if (previous_) previous_->say_again(peer);
-    if (exchange_) exchange_->say_again(peer);
+    if (previous_ && !settings_.brittle) previous_->say_again(peer);
+    if (exchange_ && !settings_.brittle) exchange_->say_again(peer);
+    if (exchange_ && settings_.brittle && !exchange_->contributed()) compute_share();
     if (asking_) edge_.send(peer, std::make_shared<const Bulk>(Bulk{ResultAsk{store_.applied()}, 64}));
     if (joiner_.running()) joiner_.on_link_up(peer);
     after_sync_message();
 }
 
 void Trainer::on_link_closed(NodeId peer) {
+    if (settings_.brittle && exchange_ && exchange_->passes_through(peer)) {
+        const std::uint64_t step = exchange_->step();
+        exchange_.reset();
+        edge_.tell(cluster::StepFailed{step});
+    }
     donor_.forget(peer);
     if (joiner_.running()) joiner_.on_link_closed(peer);
 }

@@ -20,6 +20,7 @@ struct TrainerSettings {
     std::uint32_t speed = 100;  // samples per second
     std::uint64_t checkpoint_every = 16;
     std::uint64_t checkpoint_offset = 0;  // so that not all write at once
+    bool brittle = false;  // an exchange that loses a connection fails, as live ones do; else it goes on with the next
 };
 
 class Trainer {
