@@ -2,7 +2,7 @@
 
 #include "base/cpu_time.h"
 #include "base/random.h"
-#include "plan/sync_plan.h"
+#include "plan/view_request.h"
 #include "signers.h"
 
 #include <algorithm>
@@ -11,35 +11,6 @@
 namespace chaos::bench {
 
 using namespace cluster;
-
-namespace {
-
-plan::SyncRequest sync_request(const View& view) {
-    plan::SyncRequest request;
-    constexpr std::uint32_t none = ~0U;
-    std::vector<std::uint32_t> index(view.members.size(), none);
-    for (std::size_t i = 0; i < view.members.size(); ++i) {
-        if (view.members[i].standing != Standing::active) continue;
-        index[i] = static_cast<std::uint32_t>(request.members.size());
-        request.members.push_back({.id = view.members[i].id.node.high ^ view.members[i].id.node.low});
-    }
-    for (std::uint32_t a = 0; a < view.members.size(); ++a) {
-        for (std::uint32_t at = view.first_adjacent[a]; at < view.first_adjacent[a + 1]; ++at) {
-            const auto [b, number] = view.adjacent[at];
-            if (b < a || index[a] == none || index[b] == none) continue;
-            const Figures& figures = view.links[number].figures;
-            request.links.push_back({.a = index[a],
-                                     .b = index[b],
-                                     .a_to_b_bytes_per_s = std::uint64_t{figures.rate_ab} * 1000,
-                                     .b_to_a_bytes_per_s = std::uint64_t{figures.rate_ba} * 1000,
-                                     .delay_ns = std::uint64_t{figures.delay_us} * 1000});
-        }
-    }
-    request.bytes = 100'000'000;
-    return request;
-}
-
-}  // namespace
 
 struct Town::House {
     NodeId id;
@@ -216,7 +187,7 @@ void Town::carry_out(House& from, Action& action) {
         adopted_at_ = now_;
         if (!settings_.plans) return;
         const std::uint64_t before = thread_cpu_ns();
-        const auto plan = plan::plan_sync(sync_request(*adopted->view));
+        const auto plan = plan::plan_sync(plan::sync_request_of(*adopted->view, 100'000'000).request);
         CHAOS_ASSERT(plan.ok());
         if (measuring_) from.cost.cpu_ns += thread_cpu_ns() - before;
     } else if (auto* start = std::get_if<StartStep>(&action)) {

@@ -59,6 +59,11 @@ void Engine::abandon() {
     cancel_unfinished();
 }
 
+void Engine::restart() {
+    abandon();
+    newest_.reset();
+}
+
 std::optional<EncodedResult> Engine::result(ExchangeId id) const {
     const EntryPtr entry = find(id);
     if (entry == nullptr || !complete(entry->exchange)) return std::nullopt;

@@ -49,6 +49,9 @@ public:
     // dropped; begin() drops it too, but a lost peer alone does not: others may complete with it.
     void abandon();
 
+    // Another line of views, whose exchanges are numbered anew: what runs is interrupted, and any may come next.
+    void restart();
+
     // The result of the exchange that completed last, if that was this one: kept until the next completes, which
     // proves that everybody has it.
     [[nodiscard]] std::optional<EncodedResult> result(ExchangeId id) const;

@@ -150,6 +150,10 @@ Result<void> Link::handle(std::span<const std::byte> frame) {
             state.events.received(
                 peer, {reinterpret_cast<const std::uint8_t*>(message.cluster().data()), message.cluster().size()});
             return {};
+        case wire::Control::kWork:
+            state.events.received_work(
+                peer, {reinterpret_cast<const std::uint8_t*>(message.work().data()), message.work().size()});
+            return {};
         case wire::Control::kPing: {
             wire::Control answer;
             answer.mutable_pong()->set_number(message.ping().number());

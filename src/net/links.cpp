@@ -49,12 +49,12 @@ std::uint64_t random_number() {
     return number;
 }
 
-std::string text_of(const tcp::endpoint& endpoint) {
+}  // namespace
+
+std::string to_text(const tcp::endpoint& endpoint) {
     const std::string host = endpoint.address().to_string();
     return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(endpoint.port());
 }
-
-}  // namespace
 
 awaitable<Result<wire::Control>> read_message(Stream& stream, std::size_t limit) {
     std::array<std::byte, control_head_bytes> head{};
@@ -120,12 +120,12 @@ awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
         const tcp::endpoint from = socket.remote_endpoint(gone);
         if (gone) continue;
         if (strangers.size() >= options.max_strangers) {
-            events.turned_away(text_of(from), "too many connections have not said who they are");
+            events.turned_away(to_text(from), "too many connections have not said who they are");
             continue;
         }
         auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
         strangers.insert(stream);
-        asio::co_spawn(loop, welcome(std::move(stream), text_of(from)), asio::detached);
+        asio::co_spawn(loop, welcome(std::move(stream), to_text(from)), asio::detached);
     }
 }
 
@@ -337,6 +337,15 @@ bool Links::send(NodeId to, std::span<const std::uint8_t> message) {
     return true;
 }
 
+bool Links::send_work(NodeId to, std::span<const std::uint8_t> message) {
+    const auto link = state_->links.find(to);
+    if (link == state_->links.end()) return false;
+    wire::Control control;
+    control.set_work(message.data(), message.size());
+    link->second->send(control);
+    return true;
+}
+
 bool Links::send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte> payload, std::uint32_t lane,
                       std::shared_ptr<const void> owner) {
     CHAOS_ASSERT(head.bytes == payload.size() && payload.size() <= max_bulk_bytes);
@@ -392,6 +401,11 @@ void Links::stop() {
 
 bool Links::linked(NodeId peer) const {
     return state_->links.contains(peer);
+}
+
+std::string Links::dialled(NodeId peer) const {
+    const auto link = state_->links.find(peer);
+    return link == state_->links.end() ? "" : link->second->address;
 }
 
 LinkFigures Links::figures(NodeId peer) const {

@@ -32,6 +32,9 @@ namespace chaos::net {
 
 using cluster::NodeId;
 
+// As address.h reads it.
+[[nodiscard]] std::string to_text(const tcp::endpoint& endpoint);
+
 struct LinkOptions {
     std::uint32_t bulk_connections = 2;
     std::chrono::milliseconds handshake_limit{5000};
@@ -51,7 +54,8 @@ public:
     virtual void link_up(NodeId peer) = 0;
     virtual void link_closed(NodeId peer, const std::string& why) = 0;
     virtual void dial_failed(NodeId peer, const std::string& address, const std::string& why) = 0;
-    virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;
+    virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;       // of the cluster's protocol
+    virtual void received_work(NodeId from, std::span<const std::uint8_t> message) = 0;  // of those who work
     // Somebody was turned away; one line for the log.
     virtual void turned_away(const std::string& who, const std::string& why) = 0;
 };
@@ -99,8 +103,9 @@ public:
     // resolved anew each time.
     void dial(NodeId peer, const std::string& address);
 
-    // False: there is no such link.
+    // Control messages: of the cluster's protocol, and of those who work over the link. False: there is no such link.
     bool send(NodeId to, std::span<const std::uint8_t> message);
+    bool send_work(NodeId to, std::span<const std::uint8_t> message);
 
     // Queues a bulk frame. The payload is not copied: `owner` keeps it until it has left, or the link is gone. Frames
     // of equal kind and equal `lane` arrive in order; different lanes may use different connections.
@@ -120,6 +125,8 @@ public:
     void stop();
 
     [[nodiscard]] bool linked(NodeId peer) const;
+    // Where we dialled it; empty: it dialled us, or there is no link.
+    [[nodiscard]] std::string dialled(NodeId peer) const;
     [[nodiscard]] LinkFigures figures(NodeId peer) const;
 
 private:

@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "base/planted.h"
-#include "plan/sync_plan.h"
+#include "plan/view_request.h"
 
 #include <algorithm>
 
@@ -13,34 +13,6 @@ using cluster::NodeId;
 using cluster::View;
 
 constexpr std::size_t max_remembered = 24;
-constexpr std::uint64_t rate_if_unknown = 10'000'000;  // bytes per second
-constexpr std::uint64_t delay_if_unknown_ns = 1'000'000;
-
-plan::SyncRequest request_of(const Toy& toy, const View& view, const std::vector<NodeId>& members) {
-    plan::SyncRequest request;
-    request.bytes = toy.result_bytes;
-    for (const NodeId node : members) request.members.push_back({.id = node.high});
-    const auto index_of = [&](NodeId node) {
-        const auto found = std::lower_bound(members.begin(), members.end(), node);
-        return found != members.end() && *found == node ? static_cast<std::size_t>(found - members.begin())
-                                                        : members.size();
-    };
-    for (const cluster::LinkInfo& link : view.links) {
-        const std::size_t a = index_of(link.id.a);
-        const std::size_t b = index_of(link.id.b);
-        if (a == members.size() || b == members.size()) continue;
-        const auto rate = [](std::uint32_t kilobytes) {
-            return kilobytes == 0 ? rate_if_unknown : std::uint64_t{kilobytes} * 1000;
-        };
-        request.links.push_back({.a = static_cast<std::uint32_t>(a),
-                                 .b = static_cast<std::uint32_t>(b),
-                                 .a_to_b_bytes_per_s = rate(link.figures.rate_ab),
-                                 .b_to_a_bytes_per_s = rate(link.figures.rate_ba),
-                                 .delay_ns = link.figures.delay_us == 0 ? delay_if_unknown_ns
-                                                                        : std::uint64_t{link.figures.delay_us} * 1000});
-    }
-    return request;
-}
 
 // A breadth-first tree: cheap, and as good as any for the protocol.
 Result<std::vector<std::uint32_t>> breadth_first(const plan::SyncRequest& request, std::uint32_t root) {
@@ -104,9 +76,8 @@ PlanPtr Planner::plan(const View& view) {
         return entry->plan;
     }
     auto made = std::make_shared<Plan>();
-    for (const cluster::MemberInfo& member : view.members)
-        if (member.standing == cluster::Standing::active) made->members.push_back(member.id.node);
-    const plan::SyncRequest request = request_of(*toy_, view, made->members);
+    auto [request, members] = plan::sync_request_of(view, toy_->result_bytes);
+    made->members = std::move(members);
     std::vector<plan::SyncTree> trees;
     if (kind_ == PlanKind::tree || made->members.size() == 1) {
         std::uint32_t root = 0;  // the member with the smallest id

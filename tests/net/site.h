@@ -67,6 +67,7 @@ public:
     void received(NodeId, std::span<const std::uint8_t> message) override {
         messages.emplace_back(message.begin(), message.end());
     }
+    void received_work(NodeId, std::span<const std::uint8_t>) override {}
     void turned_away(const std::string&, const std::string& why) override { turned.push_back(why); }
 
     Place place_for(NodeId, const BulkHead& head) override {

@@ -1,0 +1,372 @@
+#include "elastic/steps.h"
+
+#include "plan/view_request.h"
+#include "proto/elastic.pb.h"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace chaos::elastic {
+namespace {
+
+constexpr std::chrono::milliseconds transfer_patience{500};  // without a byte; then another holder is asked
+
+std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
+    std::vector<std::uint8_t> bytes(message.ByteSizeLong());
+    message.SerializeWithCachedSizesToArray(bytes.data());
+    return bytes;
+}
+
+// What is in `wanted` but not in `have`; nullopt if `have` holds what is not wanted.
+std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted, std::vector<SampleRange> have) {
+    std::ranges::sort(wanted);
+    std::ranges::sort(have);
+    std::vector<SampleRange> missing;
+    auto held = have.begin();
+    for (const SampleRange range : wanted) {
+        std::uint32_t begin = range.begin;
+        for (; held != have.end() && held->begin < range.end; ++held) {
+            if (held->begin < begin || held->end > range.end) return std::nullopt;
+            if (held->begin > begin) missing.push_back({.begin = begin, .end = held->begin});
+            begin = held->end;
+        }
+        if (begin < range.end) missing.push_back({.begin = begin, .end = range.end});
+    }
+    if (held != have.end()) return std::nullopt;
+    return missing;
+}
+
+bool same(const std::string& bytes, const cluster::Name& name) {
+    return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
+}
+
+std::uint64_t some_bits_of(const cluster::Name& name) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, name.data(), sizeof bits);
+    return bits;
+}
+
+}  // namespace
+
+Steps::Steps(net::asio::io_context& loop, Learner& learner, std::size_t result_floats, collective::Encoding encoding,
+             Callbacks callbacks)
+    : loop_(loop),
+      learner_(learner),
+      floats_(result_floats),
+      encoding_(encoding),
+      callbacks_(std::move(callbacks)),
+      engine_(transport_,
+              {.ended = [this](collective::ExchangeId id, const collective::Outcome& outcome) { ended(id, outcome); },
+               .refused = [this](const collective::Refusal& refusal) { callbacks_.note(say(refusal)); }}),
+      patience_(loop) {}
+
+Steps::~Steps() {
+    *alive_ = false;
+    thread_.join();
+}
+
+void Steps::connect(live::Member& member) {
+    member_ = &member;
+    transport_.connect(member.links(), engine_);
+    transfers_.connect(member.links());
+}
+
+void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage) {
+    CHAOS_ASSERT(!computing_);
+    stop_step();
+    engine_.restart();
+    committed_ = applied;
+    lineage_ = lineage;
+    held_ = {};
+    kept_.reset();
+    taking_.reset();
+}
+
+// ---- what the core orders
+
+void Steps::start_step(std::uint64_t step, const ViewPtr& view) {
+    CHAOS_ASSERT(step == committed_);
+    stop_step();
+    SchedulePtr schedule = schedule_of(view);
+    if (schedule == nullptr) return;
+    order_ = Order{.step = step, .view = view, .schedule = std::move(schedule), .share = {}, .output = nullptr};
+    for (const cluster::Share& share : cluster::shares_of(*view, step))
+        if (share.node == member_->id()) order_->share = share.ranges;
+    advance();
+}
+
+void Steps::stop_step() {
+    order_.reset();
+    taking_.reset();
+    abandoning_ = true;
+    engine_.abandon();
+    abandoning_ = false;
+}
+
+void Steps::take_result(std::uint64_t step, const std::vector<NodeId>& holders) {
+    CHAOS_ASSERT(step == committed_);
+    stop_step();
+    const ViewPtr view = member_->core().governing(step);
+    SchedulePtr schedule = view ? schedule_of(view) : nullptr;
+    if (schedule == nullptr || holders.empty()) return callbacks_.note("nobody is known to have the result it lacks");
+    taking_.emplace();
+    taking_->step = step;
+    taking_->holders = holders;
+    taking_->view = view;
+    taking_->schedule = std::move(schedule);
+    ask_next();
+}
+
+void Steps::link_up(NodeId peer) {
+    engine_.peer_back(peer);
+    advance();
+}
+
+void Steps::link_down(NodeId peer) {
+    engine_.peer_lost(peer);
+    if (taking_ && !taking_->bytes && taking_->holders[taking_->turn % taking_->holders.size()] == peer) ask_next();
+}
+
+// ---- one thing after the other
+
+// Does what can be done next.
+void Steps::advance() {
+    if (computing_) return;
+    if (kept_ && !kept_->applied) return apply();
+    if (taking_ && taking_->bytes) return taken();
+    if (!order_ || order_->output != nullptr) return;
+    const Held nothing{.step = order_->step, .ranges = {}, .gradient = nullptr};
+    if (held_.step != order_->step) held_ = nothing;
+    auto missing = missing_of(order_->share, held_.ranges);
+    if (!missing) {  // the shares were divided anew: nothing of the old one counts
+        held_ = nothing;
+        missing = order_->share;
+    }
+    if (held_.gradient == nullptr) {
+        held_.gradient = fresh_vector();
+        std::ranges::fill(*held_.gradient, 0.0F);
+    }
+    if (!missing->empty()) return compute(std::move(*missing));
+    // A peer that is not there would fail the exchange; where it does not come, the core hears of it in time.
+    if (neighbours_connected()) begin_exchange();
+}
+
+void Steps::compute(std::vector<SampleRange> missing) {
+    if (held_.gradient.use_count() > 2) {  // the network still reads it: of an exchange that was stopped
+        const Vector copy = fresh_vector();
+        *copy = *held_.gradient;
+        held_.gradient = copy;
+    }
+    const auto job =
+        std::make_shared<Held>(Held{.step = order_->step, .ranges = std::move(missing), .gradient = held_.gradient});
+    run([this, job] { learner_.compute(job->step, job->ranges, *job->gradient); },
+        [this, job] {
+            if (held_.gradient == job->gradient)
+                held_.ranges.insert(held_.ranges.end(), job->ranges.begin(), job->ranges.end());
+        });
+}
+
+void Steps::begin_exchange() {
+    order_->output = fresh_vector();
+    const auto owner = std::make_shared<std::pair<Vector, Vector>>(held_.gradient, order_->output);
+    const auto begun =
+        engine_.begin({.epoch = order_->view->epoch, .step = order_->step}, order_->schedule,
+                      {.input = *held_.gradient, .output = *order_->output, .residual = {}, .owner = owner});
+    if (!begun) callbacks_.note("cannot begin the all-reduce: " + begun.error().message);
+}
+
+void Steps::ended(collective::ExchangeId id, const collective::Outcome& outcome) {
+    if (abandoning_ || !order_ || order_->step != id.step || order_->view->epoch != id.epoch) return;
+    if (!std::holds_alternative<collective::Complete>(outcome))
+        return member_->tell(cluster::StepFailed{.step = id.step});
+    const collective::EncodedResult result = *engine_.result(id);
+    commit({.step = id.step,
+            .view = order_->view,
+            .lineage = lineage_,
+            .floats = order_->output,
+            .encoded = result.bytes,
+            .encoded_owner = result.owner});
+}
+
+void Steps::commit(Kept result) {
+    kept_ = std::move(result);
+    order_.reset();
+    taking_.reset();
+    const std::uint64_t step = committed_++;
+    member_->tell(cluster::Applied{step});
+    advance();
+}
+
+void Steps::apply() {
+    const auto job = std::make_shared<std::pair<Kept, cluster::Name>>(*kept_, cluster::Name{});
+    run([this, job] { job->second = learner_.apply(job->first.step, *job->first.view, *job->first.floats); },
+        [this, job] {
+            kept_->applied = true;
+            lineage_ = job->second;
+            callbacks_.applied(job->first.step, lineage_);
+        });
+}
+
+// `work` on the compute thread, then `then` here.
+void Steps::run(std::function<void()> work, std::function<void()> then) {
+    CHAOS_ASSERT(!computing_);
+    computing_ = true;
+    net::asio::post(thread_, [this, work = std::move(work), then = std::move(then), alive = alive_] {
+        work();
+        net::asio::post(loop_, [this, then, alive] {
+            if (!*alive) return;
+            computing_ = false;
+            then();
+            advance();
+        });
+    });
+}
+
+// ---- results that are taken, and given
+
+void Steps::ask_next() {
+    Taking& taking = *taking_;
+    transfers_.forget(taking.transfer);
+    const NodeId holder = taking.holders[++taking.turn % taking.holders.size()];
+    taking.progress = 0;
+    taking.answered = false;
+    taking.transfer =
+        transfers_.expect(holder, taking.schedule->result_bytes, [this](const Transfers::Arrived& arrived) {
+            taking_->bytes = arrived;
+            advance();
+        });
+    wire::Work message;
+    message.mutable_result_ask()->set_step(taking.step);
+    message.mutable_result_ask()->set_transfer(taking.transfer);
+    (void)member_->links().send_work(holder, bytes_of(message));  // no link: the next one is asked soon
+    watch_transfer();
+}
+
+// Another holder is asked when nothing comes any more.
+void Steps::watch_transfer() {
+    patience_.expires_after(transfer_patience);
+    patience_.async_wait([this, alive = alive_, transfer = taking_->transfer](boost::system::error_code cancelled) {
+        if (cancelled || !*alive || !taking_ || taking_->transfer != transfer) return;
+        const std::size_t progress = transfers_.progress(transfer);
+        if (progress == taking_->progress && !(taking_->answered && taking_->bytes)) return ask_next();
+        taking_->progress = progress;
+        watch_transfer();
+    });
+}
+
+// All of it is here, and nothing else is being computed.
+void Steps::taken() {
+    if (!taking_->answered) return;
+    const Vector floats = fresh_vector();
+    const std::span<const std::byte> encoded(taking_->bytes->bytes.get(), taking_->bytes->count);
+    if (const auto decoded = collective::decode_result(*taking_->schedule, encoded, *floats); !decoded) {
+        callbacks_.note("a result that was taken is none: " + decoded.error().message);
+        taking_->bytes.reset();
+        return ask_next();
+    }
+    commit({.step = taking_->step,
+            .view = taking_->view,
+            .lineage = lineage_,
+            .floats = floats,
+            .encoded = encoded,
+            .encoded_owner = taking_->bytes->bytes});
+}
+
+void Steps::give_result(NodeId to, std::uint64_t step, std::uint64_t transfer) {
+    wire::Work message;
+    wire::ResultAnswer& answer = *message.mutable_result_answer();
+    answer.set_transfer(transfer);
+    const bool here = kept_ && kept_->step == step;
+    answer.set_absent(!here);
+    if (here) {
+        answer.set_view(kept_->view->name.data(), kept_->view->name.size());
+        answer.set_lineage(kept_->lineage.data(), kept_->lineage.size());
+    }
+    if (member_->links().send_work(to, bytes_of(message)) && here)
+        (void)transfers_.send(to, transfer, kept_->encoded, kept_->encoded_owner);
+}
+
+Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
+    wire::Work message;
+    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+        return Error{"it sent what is no message of a member at work"};
+    if (message.has_result_ask()) {
+        give_result(from, message.result_ask().step(), message.result_ask().transfer());
+    } else if (message.has_result_answer()) {
+        const wire::ResultAnswer& answer = message.result_answer();
+        if (!taking_ || taking_->transfer != answer.transfer()) return {};
+        const bool fits =
+            !answer.absent() && same(answer.view(), taking_->view->name) && same(answer.lineage(), lineage_);
+        if (!fits) {
+            callbacks_.note(cluster::brief(from) + " has no result of step " + std::to_string(taking_->step) +
+                            " that fits here");
+            return {};  // and nothing comes: the next one is asked
+        }
+        taking_->answered = true;
+        advance();
+    } else {
+        return Error{"it sent a message that has no place here"};
+    }
+    return {};
+}
+
+// ---- where bulk data goes
+
+net::BulkReceiver::Place Steps::place_for(NodeId from, const net::BulkHead& head) {
+    return receiver_of(head).place_for(from, head);
+}
+
+void Steps::arrived(NodeId from, const net::BulkHead& head) {
+    receiver_of(head).arrived(from, head);
+}
+
+void Steps::dropped(NodeId from, const net::BulkHead& head) {
+    receiver_of(head).dropped(from, head);
+}
+
+net::BulkReceiver& Steps::receiver_of(const net::BulkHead& head) {
+    if (head.kind == net::BulkKind::gradients) return transport_;
+    return transfers_;
+}
+
+// ---- memory and plans
+
+Steps::Vector Steps::fresh_vector() {
+    const auto free = std::ranges::find_if(vectors_, [](const Vector& vector) { return vector.use_count() == 1; });
+    if (free != vectors_.end()) return *free;
+    return vectors_.emplace_back(std::make_shared<std::vector<float>>(floats_));
+}
+
+// Worked out once per view.
+Steps::SchedulePtr Steps::schedule_of(const ViewPtr& view) {
+    if (schedule_ != nullptr && scheduled_ == view->name) return schedule_;
+    const auto [request, members] = plan::sync_request_of(*view, floats_ * sizeof(float));
+    const Result<plan::SyncPlan> plan = plan::plan_sync(request);
+    if (!plan) {
+        callbacks_.note("there is no way to sum gradients under view " + cluster::brief(view->name) + ": " +
+                        plan.error().message);
+        return nullptr;
+    }
+    const Result<collective::Schedule> schedule = collective::make_schedule(
+        *plan, members, member_->id(), {.view = some_bits_of(view->name), .encoding = encoding_});
+    if (!schedule) {
+        callbacks_.note("view " + cluster::brief(view->name) +
+                        " has a plan that makes no sense: " + schedule.error().message);
+        return nullptr;
+    }
+    scheduled_ = view->name;
+    schedule_ = std::make_shared<const collective::Schedule>(*schedule);
+    return schedule_;
+}
+
+bool Steps::neighbours_connected() const {
+    const net::Links& links = member_->links();
+    return std::ranges::all_of(order_->schedule->branches, [&](const collective::Branch& branch) {
+        return (!branch.parent || links.linked(*branch.parent)) &&
+               std::ranges::all_of(branch.children, [&](NodeId child) { return links.linked(child); });
+    });
+}
+
+}  // namespace chaos::elastic

@@ -1,0 +1,156 @@
+// A member's part in the steps of a cluster, as the core orders them: it computes its share of the gradient, takes part
+// in the all-reduce, applies the result; and stops, redoes or takes a result when a view says so.
+//
+//   start_step ──► compute what is missing of the share ──► all-reduce ──► R(s) ──► committed ──► applied
+//                      (compute thread)                      (loop)                     (compute thread)
+//
+// A step is committed when its result R(s) is here: from then on it cannot turn out otherwise, and the cluster is told.
+// Applying it is a computation like any other, done before the next.
+//
+// The share g(s) and R(s) are kept until the next result is here: on a redo only what was added to the share is
+// computed; and whoever lacks R(s) can have it from here.
+//
+// Everything is called in the loop's thread; the learner works on a thread of its own.
+#pragma once
+
+#include "collective/engine.h"
+#include "collective/live.h"
+#include "elastic/transfers.h"
+#include "live/member.h"
+
+#include <boost/asio/thread_pool.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace chaos::elastic {
+
+using cluster::SampleRange;
+using cluster::ViewPtr;
+
+// What is trained. Called by the compute thread, one call at a time.
+class Learner {
+public:
+    virtual ~Learner() = default;
+    // Adds the part of R(step) that these samples of the step's batch make to `into`.
+    virtual void compute(std::uint64_t step, std::span<const SampleRange> samples, std::span<float> into) = 0;
+    // Applies R(step), which came about under `view`. The lineage of the state then.
+    [[nodiscard]] virtual cluster::Name apply(std::uint64_t step, const cluster::View& view,
+                                              std::span<const float> result) = 0;
+};
+
+class Steps final : public net::BulkReceiver {
+public:
+    struct Callbacks {
+        // A step is applied: the lineage of the state then.
+        std::function<void(std::uint64_t step, const cluster::Name& lineage)> applied;
+        std::function<void(const std::string& text)> note;  // for the log; one sentence
+    };
+
+    Steps(net::asio::io_context& loop, Learner& learner, std::size_t result_floats, collective::Encoding encoding,
+          Callbacks callbacks);
+    ~Steps() override;
+
+    // Once, before the member starts: who it works for.
+    void connect(live::Member& member);
+
+    // From where it goes on: at the beginning, and when the state was replaced. The learner is idle.
+    void begin_at(std::uint64_t applied, const cluster::Name& lineage);
+
+    // As live::Worker's.
+    void start_step(std::uint64_t step, const ViewPtr& view);
+    void stop_step();
+    void take_result(std::uint64_t step, const std::vector<NodeId>& holders);
+    void link_up(NodeId peer);
+    void link_down(NodeId peer);
+    // A message of ours (proto/elastic.proto). An error: it is none.
+    [[nodiscard]] Result<void> received(NodeId from, std::span<const std::uint8_t> message);
+
+    [[nodiscard]] std::uint64_t committed() const { return committed_; }
+
+    Place place_for(NodeId from, const net::BulkHead& head) override;
+    void arrived(NodeId from, const net::BulkHead& head) override;
+    void dropped(NodeId from, const net::BulkHead& head) override;
+
+private:
+    using Vector = std::shared_ptr<std::vector<float>>;
+    using SchedulePtr = std::shared_ptr<const collective::Schedule>;
+
+    struct Order {  // the step that is to be done
+        std::uint64_t step = 0;
+        ViewPtr view;
+        SchedulePtr schedule;
+        std::vector<SampleRange> share;
+        Vector output;  // of its all-reduce, once that has begun
+    };
+    struct Held {  // g(s)
+        std::uint64_t step = 0;
+        std::vector<SampleRange> ranges;
+        Vector gradient;
+    };
+    struct Kept {  // R(s)
+        std::uint64_t step = 0;
+        ViewPtr view;
+        cluster::Name lineage{};  // of the state that it applies to
+        Vector floats;
+        std::span<const std::byte> encoded;
+        std::shared_ptr<const void> encoded_owner;
+        bool applied = false;
+    };
+    struct Taking {  // a result from a holder
+        std::uint64_t step = 0;
+        std::vector<NodeId> holders;
+        std::size_t turn = 0;
+        std::uint64_t transfer = 0;
+        std::size_t progress = 0;
+        bool answered = false;
+        std::optional<Transfers::Arrived> bytes;
+        ViewPtr view;  // under which it came about
+        SchedulePtr schedule;
+    };
+
+    void advance();
+    void compute(std::vector<SampleRange> missing);
+    void begin_exchange();
+    void apply();
+    void run(std::function<void()> work, std::function<void()> then);
+    void ended(collective::ExchangeId id, const collective::Outcome& outcome);
+    void commit(Kept result);
+    void ask_next();
+    void watch_transfer();
+    void taken();
+    void give_result(NodeId to, std::uint64_t step, std::uint64_t transfer);
+    [[nodiscard]] net::BulkReceiver& receiver_of(const net::BulkHead& head);
+    [[nodiscard]] Vector fresh_vector();
+    [[nodiscard]] SchedulePtr schedule_of(const ViewPtr& view);
+    [[nodiscard]] bool neighbours_connected() const;
+
+    net::asio::io_context& loop_;
+    Learner& learner_;
+    std::size_t floats_;
+    collective::Encoding encoding_;
+    Callbacks callbacks_;
+    live::Member* member_ = nullptr;
+    collective::LiveTransport transport_;
+    collective::Engine engine_;
+    Transfers transfers_;
+    std::uint64_t committed_ = 0;
+    cluster::Name lineage_{};  // of the state, with everything applied that was
+    std::optional<Order> order_;
+    Held held_;
+    std::optional<Kept> kept_;
+    std::optional<Taking> taking_;
+    bool computing_ = false;
+    bool abandoning_ = false;
+    std::vector<Vector> vectors_;  // those nobody else holds are free
+    cluster::Name scheduled_{};    // the view that schedule_ is of
+    SchedulePtr schedule_;
+    net::asio::steady_timer patience_;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+    net::asio::thread_pool thread_{1};
+};
+
+}  // namespace chaos::elastic

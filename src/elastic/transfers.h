@@ -1,0 +1,63 @@
+// Large things from one member to another: results, and later shards of the state. They travel as bulk frames of the
+// kind `state`, cut into pieces over all connections of a link:
+//
+//   first: the transfer's number | second: the piece's first byte | third: bytes in all
+//
+// The receiver chooses the number when it asks, so that every frame that arrives has a place, or is not wanted.
+#pragma once
+
+#include "net/links.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+
+namespace chaos::elastic {
+
+using cluster::NodeId;
+
+class Transfers final : public net::BulkReceiver {
+public:
+    struct Arrived {
+        std::shared_ptr<std::byte[]> bytes;
+        std::size_t count = 0;
+    };
+
+    // To be called once, before anything else.
+    void connect(net::Links& links) { links_ = &links; }
+
+    // Something of at most `max_bytes` is to come from there; `done` is called once it is whole. Its number.
+    [[nodiscard]] std::uint64_t expect(NodeId from, std::size_t max_bytes, std::function<void(Arrived)> done);
+    // Bytes that have arrived so far.
+    [[nodiscard]] std::size_t progress(std::uint64_t number) const;
+    // It is not wanted any more: what still comes is read past.
+    void forget(std::uint64_t number);
+
+    // False: there is no link.
+    bool send(NodeId to, std::uint64_t number, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+
+    Place place_for(NodeId from, const net::BulkHead& head) override;
+    void arrived(NodeId from, const net::BulkHead& head) override;
+    void dropped(NodeId from, const net::BulkHead& head) override;
+
+private:
+    struct Incoming {
+        NodeId from;
+        std::size_t max_bytes = 0;
+        Arrived content;           // memory once the first piece has told how much it is
+        std::vector<bool> pieces;  // that are there, or being received
+        std::size_t arrived = 0;   // bytes
+        std::function<void(Arrived)> done;
+    };
+    void let_go(const net::BulkHead& head);
+
+    net::Links* links_ = nullptr;
+    std::uint64_t last_number_ = 0;
+    std::map<std::uint64_t, Incoming> incoming_;
+    // Pieces that were being received when their transfer was forgotten: their memory stays until they are done.
+    std::multimap<std::uint64_t, std::shared_ptr<std::byte[]>> writing_;
+};
+
+}  // namespace chaos::elastic

@@ -1,0 +1,257 @@
+#include "live/member.h"
+
+#include "base/file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+namespace chaos::live {
+namespace {
+
+namespace fs = std::filesystem;
+
+cluster::Nanoseconds now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// Larger than that of any earlier life, as long as the machine's clock is not set back.
+std::uint64_t incarnation_of_now() {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count());
+}
+
+constexpr std::chrono::milliseconds first_pause{200};
+constexpr std::chrono::milliseconds longest_pause{5000};
+
+}  // namespace
+
+Member::Member(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
+               const cluster::Name& run, const Options& options, Worker& worker, net::BulkReceiver& receiver)
+    : loop_(loop),
+      id_(net::node_id(key.public_key())),
+      signer_(key),
+      institution_(credential.institution),
+      options_(options),
+      worker_(worker),
+      tick_(loop),
+      links_(loop, key, credential, options.links, *this, receiver) {
+    identity_ = {.member = {.node = id_, .incarnation = incarnation_of_now()},
+                 .run = run,
+                 .institution = institution_,
+                 .address = options.address,
+                 .speed = options.speed};
+}
+
+Member::~Member() {
+    stop();
+}
+
+Result<void> Member::start() {
+    CHAOS_ASSERT(core_ == nullptr);
+    for (const std::string& address : options_.listen) {
+        CHAOS_TRY(const net::tcp::endpoint where, links_.listen(address));
+        if (identity_.address.empty()) identity_.address = net::to_text(where);
+    }
+    CHAOS_TRY(std::optional<cluster::DiskRecord> record, kept_vote());
+    core_ = std::make_unique<cluster::Member>(options_.core, identity_, signer_, std::move(record), options_.checkpoint,
+                                              now());
+    stable_ = core_->stable();
+    schedule_tick();
+    return {};
+}
+
+void Member::found(std::uint32_t batch, bool strict) {
+    cluster::FoundCommand command;
+    command.founding.run = identity_.run;
+    command.founding.batch = batch;
+    command.founding.strict = strict;
+    command.founding.institutions = {{.root = institution_}};
+    tell(command);
+}
+
+void Member::join(std::vector<std::string> addresses) {
+    for (std::string& address : addresses) {
+        contacts_.push_back({.address = std::move(address),
+                             .pause = first_pause,
+                             .timer = std::make_unique<net::asio::steady_timer>(loop_)});
+        contact(contacts_.size() - 1);
+    }
+}
+
+// Who is there is not known yet.
+void Member::contact(std::size_t number) {
+    links_.dial(NodeId{}, contacts_[number].address);
+}
+
+void Member::stop() {
+    if (stopped_) return;
+    stopped_ = true;
+    tick_.cancel();
+    for (Contact& contact : contacts_) contact.timer->cancel();
+    links_.stop();
+}
+
+// ---- events
+
+void Member::tell(const cluster::Event& event) {
+    if (stopped_) return;
+    inbox_.push_back(event);
+    if (!draining_) drain();
+}
+
+// Events that actions cause are handled after these actions.
+void Member::drain() {
+    draining_ = true;
+    while (!inbox_.empty() && !stopped_) {
+        const cluster::Event event = std::move(inbox_.front());
+        inbox_.pop_front();
+        cluster::Actions actions = core_->step(event, now());
+        for (cluster::Action& action : actions) {
+            if (stopped_) break;
+            carry_out(action);
+        }
+        if (core_->stable() == stable_ || stopped_) continue;
+        stable_ = core_->stable();
+        worker_.stable(stable_);
+    }
+    draining_ = false;
+    if (!stopped_) schedule_tick();
+}
+
+void Member::schedule_tick() {
+    const cluster::Nanoseconds at = core_->wake_at();
+    if (at == std::numeric_limits<cluster::Nanoseconds>::max()) return;
+    tick_.expires_at(std::chrono::steady_clock::time_point(std::chrono::nanoseconds(at)));
+    tick_.async_wait([this](boost::system::error_code cancelled) {
+        if (!cancelled && !stopped_) tell(cluster::Tick{});
+    });
+}
+
+Result<void> Member::admit(const net::Proven& peer) {
+    CHAOS_CHECK(net::check(peer.credential, peer.key, std::time(nullptr)));
+    const ViewPtr view = core_->view();
+    if (view == nullptr) return {};  // a newcomer: whom it joins is its user's choice
+    if (!view->institution_in(peer.credential.institution)) return Error{"its institution is not in the cluster"};
+    if (std::ranges::binary_search(view->revoked, peer.node)) return Error{"it was revoked"};
+    return {};
+}
+
+void Member::link_up(NodeId peer) {
+    const std::string address = links_.dialled(peer);
+    worker_.link_up(peer);
+    tell(cluster::LinkUp{peer});
+    for (Contact& contact : contacts_) {
+        if (contact.reached || contact.address != address) continue;
+        contact.reached = true;
+        tell(cluster::JoinCommand{.contacts = {{.node = peer, .address = address}}});
+    }
+}
+
+void Member::link_closed(NodeId peer, const std::string& why) {
+    worker_.note("the link to " + cluster::brief(peer) + " closed: " + why);
+    // The core first: what fails with the link has then a cause that it knows.
+    tell(cluster::LinkClosed{peer});
+    if (!stopped_) worker_.link_down(peer);
+}
+
+void Member::dial_failed(NodeId peer, const std::string& address, const std::string& why) {
+    if (peer != NodeId{}) return tell(cluster::DialFailed{peer});
+    for (std::size_t number = 0; number < contacts_.size(); ++number) {
+        Contact& unreached = contacts_[number];
+        if (unreached.reached || unreached.address != address) continue;
+        worker_.note("cannot join by " + address + ": " + why);
+        unreached.timer->expires_after(unreached.pause);
+        unreached.pause = std::min(2 * unreached.pause, longest_pause);
+        unreached.timer->async_wait([this, number](boost::system::error_code cancelled) {
+            if (!cancelled && !stopped_) contact(number);
+        });
+    }
+}
+
+void Member::received(NodeId from, std::span<const std::uint8_t> message) {
+    Result<cluster::MessagePtr> decoded = cluster::decode_message(message);
+    if (!decoded) return tell(cluster::ReceivedGarbage{from});
+    tell(cluster::Received{.from = from, .message = std::move(*decoded)});
+}
+
+void Member::received_work(NodeId from, std::span<const std::uint8_t> message) {
+    worker_.received(from, message);
+}
+
+void Member::turned_away(const std::string& who, const std::string& why) {
+    ++turned_away_;
+    worker_.note("turned away " + who + ": " + why);
+}
+
+// ---- actions
+
+void Member::carry_out(cluster::Action& action) {
+    std::visit(
+        [&](auto& what) {
+            using T = std::decay_t<decltype(what)>;
+            if constexpr (std::is_same_v<T, cluster::Send>) {
+                (void)links_.send(what.to, what.message->bytes);  // that a link is gone, the core hears anyway
+            } else if constexpr (std::is_same_v<T, cluster::Dial>) {
+                dial(what.peer, what.address);
+            } else if constexpr (std::is_same_v<T, cluster::CloseLink>) {
+                links_.close(what.peer);
+                worker_.link_down(what.peer);
+            } else if constexpr (std::is_same_v<T, cluster::Persist>) {
+                persist(what.record);
+            } else if constexpr (std::is_same_v<T, cluster::Adopted>) {
+                worker_.adopted(what.view);
+            } else if constexpr (std::is_same_v<T, cluster::StartStep>) {
+                worker_.start_step(what.step, what.view);
+            } else if constexpr (std::is_same_v<T, cluster::StopStep>) {
+                worker_.stop_step();
+            } else if constexpr (std::is_same_v<T, cluster::TakeResult>) {
+                worker_.take_result(what.step, what.holders);
+            } else if constexpr (std::is_same_v<T, cluster::Restore>) {
+                worker_.restore(what.applied, what.lineage);
+            } else if constexpr (std::is_same_v<T, cluster::BeginSync>) {
+                worker_.begin_sync(what.view);
+            } else if constexpr (std::is_same_v<T, cluster::Activated>) {
+                worker_.activated(what.first_step, what.view);
+            } else if constexpr (std::is_same_v<T, cluster::Excluded>) {
+                worker_.excluded(what.why, what.final);
+            } else if constexpr (std::is_same_v<T, cluster::Left>) {
+                worker_.left();
+            } else {
+                worker_.note(what.text);
+            }
+        },
+        action);
+}
+
+void Member::dial(NodeId peer, const std::string& address) {
+    // Behind NAT, only the other end can dial.
+    if (address.empty()) return tell(cluster::DialFailed{peer});
+    links_.dial(peer, address);
+}
+
+Result<std::optional<cluster::DiskRecord>> Member::kept_vote() const {
+    if (options_.folder.empty()) return std::optional<cluster::DiskRecord>{};
+    const fs::path path = options_.folder / "vote";
+    if (!fs::exists(path)) return std::optional<cluster::DiskRecord>{};
+    CHAOS_TRY(const std::string content, read_file(path));
+    Result<cluster::DiskRecord> record =
+        cluster::decode_disk_record({reinterpret_cast<const std::uint8_t*>(content.data()), content.size()});
+    if (!record) return Error{path.string() + ": " + record.error().message};
+    return std::optional(std::move(*record));
+}
+
+void Member::persist(const cluster::DiskRecord& record) {
+    if (options_.folder.empty()) return;
+    const std::vector<std::uint8_t> bytes = encode(record);
+    const Result<void> written = write_file_atomically(
+        options_.folder / "vote", std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    if (written) return;
+    // A vote that is not on disk must not be cast.
+    stop();
+    worker_.failed(written.error());
+}
+
+}  // namespace chaos::live

@@ -1,0 +1,132 @@
+// live/ is a node's part in a cluster, for real: it drives the cluster's core (cluster/member.h) with links, the clock
+// and the disk. Whoever trains or serves stands on it. It decides nothing itself: what happens goes into the core, and
+// what the core answers is done, or handed to the worker.
+//
+//        links ──► events ──┐                     ┌──► links: send, dial, close
+//        clock ──► ticks ───┼──► cluster::Member ─┼──► disk: the vote, before anything that follows from it
+//     commands ─────────────┘                     └──► Worker: start a step, stop it, take a result, ...
+//
+// Everything is called, and calls back, in the loop's thread.
+#pragma once
+
+#include "cluster/member.h"
+#include "net/links.h"
+#include "net/signer.h"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace chaos::live {
+
+using cluster::NodeId;
+using cluster::ViewPtr;
+
+struct Options {
+    cluster::Options core;
+    net::LinkOptions links;
+    std::vector<std::string> listen;  // none: this node dials, and nobody dials it
+    std::string address;              // where others reach it; empty: where it listens first
+    // Where its vote is kept; empty: nowhere, and a process that comes back has no vote (tests and benches).
+    std::filesystem::path folder;
+    std::optional<cluster::Checkpoint> checkpoint;  // the newest stable one on this node's disk
+    std::uint32_t speed = 0;                        // samples per second, as far as known
+};
+
+// What the cluster asks for: cluster/member.h says what each means.
+class Worker {
+public:
+    virtual ~Worker() = default;
+    virtual void adopted(const ViewPtr& view) = 0;
+    virtual void start_step(std::uint64_t step, const ViewPtr& view) = 0;
+    virtual void stop_step() = 0;
+    virtual void take_result(std::uint64_t step, const std::vector<NodeId>& holders) = 0;
+    virtual void restore(std::uint64_t applied, const cluster::Name& lineage) = 0;
+    virtual void begin_sync(const ViewPtr& view) = 0;
+    virtual void activated(std::uint64_t first_step, const ViewPtr& view) = 0;
+    virtual void excluded(const std::string& why, bool final) = 0;
+    virtual void left() = 0;
+    virtual void stable(std::uint64_t steps) = 0;  // so many steps are stable now
+
+    // Connections come and go; what is between workers travels over them too.
+    virtual void link_up(NodeId peer) = 0;
+    virtual void link_down(NodeId peer) = 0;
+    virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;
+
+    virtual void note(const std::string& text) = 0;  // for the log; one sentence
+    virtual void failed(const Error& why) = 0;       // the node cannot go on: its vote cannot be kept
+};
+
+class Member final : private net::LinkEvents {
+public:
+    // `receiver` takes bulk data. Nothing happens before start().
+    Member(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
+           const cluster::Name& run, const Options& options, Worker& worker, net::BulkReceiver& receiver);
+    ~Member() override;
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+    // Listens, and takes up what an earlier life left on disk.
+    [[nodiscard]] Result<void> start();
+    void found(std::uint32_t batch, bool strict);
+    // By whoever is at one of these addresses; each is tried again, ever later, until one lets this node in.
+    void join(std::vector<std::string> addresses);
+    void tell(const cluster::Event& event);
+
+    [[nodiscard]] NodeId id() const { return id_; }
+    [[nodiscard]] const cluster::Member& core() const { return *core_; }
+    [[nodiscard]] net::Links& links() { return links_; }
+    [[nodiscard]] std::string address() const { return identity_.address; }
+    [[nodiscard]] std::uint64_t turned_away() const { return turned_away_; }  // connections that were refused
+
+    // Closes everything; no call of the worker follows.
+    void stop();
+
+private:
+    struct Contact {
+        std::string address;
+        std::chrono::milliseconds pause{0};
+        std::unique_ptr<net::asio::steady_timer> timer;
+        bool reached = false;
+    };
+
+    Result<void> admit(const net::Proven& peer) override;
+    void link_up(NodeId peer) override;
+    void link_closed(NodeId peer, const std::string& why) override;
+    void dial_failed(NodeId peer, const std::string& address, const std::string& why) override;
+    void received(NodeId from, std::span<const std::uint8_t> message) override;
+    void received_work(NodeId from, std::span<const std::uint8_t> message) override;
+    void turned_away(const std::string& who, const std::string& why) override;
+
+    [[nodiscard]] Result<std::optional<cluster::DiskRecord>> kept_vote() const;
+    void drain();
+    void schedule_tick();
+    void carry_out(cluster::Action& action);
+    void persist(const cluster::DiskRecord& record);
+    void dial(NodeId peer, const std::string& address);
+    void contact(std::size_t number);
+
+    net::asio::io_context& loop_;
+    NodeId id_;
+    net::KeySigner signer_;
+    cluster::Name institution_;
+    Options options_;
+    Worker& worker_;
+    cluster::Identity identity_;
+    std::unique_ptr<cluster::Member> core_;
+    net::asio::steady_timer tick_;
+    std::deque<cluster::Event> inbox_;
+    std::vector<Contact> contacts_;
+    bool draining_ = false;
+    bool stopped_ = false;
+    std::uint64_t stable_ = 0;
+    std::uint64_t turned_away_ = 0;
+    net::Links links_;
+};
+
+}  // namespace chaos::live

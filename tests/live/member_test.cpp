@@ -1,0 +1,107 @@
+// Whole nodes on one loop: found again from their votes, take steps together, and go on when one of them dies.
+#include "live/member.h"
+
+#include "temporary_folder.h"
+#include "toy_node/toy_node.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace chaos::toy {
+namespace {
+
+using net::asio::io_context;
+
+class Village {
+public:
+    explicit Village(unsigned count) {
+        for (unsigned number = 0; number < count; ++number)
+            cluster.addresses.push_back("127.0.0.1:" + std::to_string(free_port()));
+        cluster.floats = 50'000;
+        cluster.speed = 10'000;
+        for (unsigned number = 0; number < count; ++number) start(number);
+    }
+
+    void start(unsigned number) {
+        const auto folder = folder_.path() / std::to_string(number);
+        std::filesystem::create_directories(folder);
+        nodes[number] = std::make_unique<ToyNode>(
+            loop, cluster, number, folder,
+            ToyEvents{.applied =
+                          [this, number](std::uint64_t step, const cluster::Name& lineage) {
+                              lineages[step][number] = lineage;
+                              applied[number] = step + 1;
+                          },
+                      .note = [this, number](
+                                  const std::string& text) { notes += std::to_string(number) + ": " + text + "\n"; },
+                      .link_down = [](NodeId) {},
+                      .adopted = [this, number](const cluster::ViewPtr& view) { views[number] = view; }});
+        const auto started = nodes[number]->start();
+        ASSERT_TRUE(started) << started.error().message;
+    }
+
+    bool wait(const std::function<bool()>& condition) {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (!condition()) {
+            if (std::chrono::steady_clock::now() > limit) return false;
+            loop.restart();
+            loop.run_one_for(std::chrono::milliseconds(100));
+        }
+        return true;
+    }
+
+    // Everybody who is there has taken so many steps.
+    bool reach(std::uint64_t steps) {
+        return wait([&] {
+            return std::ranges::all_of(nodes, [&](const auto& entry) { return applied[entry.first] >= steps; });
+        });
+    }
+
+    // Whoever applied a step came to the same state by it, and every sum was right.
+    void expect_agreement() {
+        for (const auto& [step, by] : lineages)
+            for (const auto& [number, lineage] : by) EXPECT_EQ(lineage, by.begin()->second) << "step " << step;
+        for (const auto& [number, node] : nodes) EXPECT_EQ(node->learner().wrong(), 0U);
+    }
+
+    static std::uint16_t free_port() {
+        io_context scratch;
+        const net::tcp::acceptor acceptor(scratch, {net::asio::ip::address_v4::loopback(), 0});
+        return acceptor.local_endpoint().port();
+    }
+
+    io_context loop{1};
+    ToyCluster cluster;
+    std::map<unsigned, std::unique_ptr<ToyNode>> nodes;
+    std::map<unsigned, std::uint64_t> applied;
+    std::map<unsigned, cluster::ViewPtr> views;
+    std::map<std::uint64_t, std::map<unsigned, cluster::Name>> lineages;
+    std::string notes;
+
+private:
+    test::TemporaryFolder folder_;
+};
+
+TEST(Member, TakesStepsWithOthers) {
+    Village village(3);
+    ASSERT_TRUE(village.reach(5)) << village.notes;
+    village.expect_agreement();
+}
+
+TEST(Member, GoesOnWhenOneOfThemDies) {
+    Village village(4);
+    ASSERT_TRUE(village.reach(3)) << village.notes;
+    const std::uint64_t before = village.applied[0];
+    village.nodes.erase(2);
+    ASSERT_TRUE(village.reach(before + 5)) << village.notes;
+    EXPECT_EQ(village.views[0]->active_count(), 3U);
+    village.expect_agreement();
+}
+
+}  // namespace
+}  // namespace chaos::toy
