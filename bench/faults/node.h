@@ -1,0 +1,17 @@
+// One node of a trial, in a process of its own in a host of the testbed. It prints what happens, a line each:
+//
+//   applied STEP LINEAGE AT        a step is applied; the state's lineage then; nanoseconds of the machine's clock
+//   view EPOCH AT                  a view was adopted
+//   down AT                        a link is gone
+//   note TEXT
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace chaos::bench {
+
+// NUMBER, FOLDER, then every node's address. Runs until it is killed.
+int run_node(const std::vector<std::string>& arguments);
+
+}  // namespace chaos::bench

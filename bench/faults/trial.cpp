@@ -1,0 +1,233 @@
+#include "trial.h"
+
+#include "base/random.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <thread>
+
+namespace chaos::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using testbed::Process;
+using testbed::Testbed;
+using Clock = std::chrono::steady_clock;
+
+constexpr double link_mbit = 200.0;
+constexpr std::uint64_t steps_before = 3;
+constexpr std::chrono::seconds patience{30};
+constexpr std::chrono::milliseconds moment_within{400};  // a few steps
+
+std::string host_of(unsigned number) {
+    return std::string(1, static_cast<char>('a' + number));
+}
+
+// What a node has printed.
+struct Story {
+    struct Step {
+        std::string lineage;
+        long long at = 0;
+    };
+    std::map<std::uint64_t, Step> steps;
+    std::vector<std::pair<std::uint64_t, long long>> views;
+    std::vector<long long> downs;
+
+    explicit Story(const std::string& text) {
+        std::istringstream lines(text.substr(0, text.rfind('\n') + 1));
+        for (std::string line; std::getline(lines, line);) {
+            std::istringstream words(line);
+            std::string kind;
+            words >> kind;
+            if (kind == "applied") {
+                std::uint64_t step = 0;
+                Step applied;
+                words >> step >> applied.lineage >> applied.at;
+                steps[step] = applied;
+            } else if (kind == "view") {
+                auto& [epoch, at] = views.emplace_back();
+                words >> epoch >> at;
+            } else if (kind == "down") {
+                words >> downs.emplace_back();
+            }
+        }
+    }
+
+    // When the first step after the first view that came after `fault` was applied.
+    [[nodiscard]] std::optional<long long> result_after(long long fault) const {
+        const auto view = std::ranges::find_if(views, [&](const auto& entry) { return entry.second > fault; });
+        if (view == views.end()) return std::nullopt;
+        std::optional<long long> first;
+        for (const auto& [number, step] : steps)
+            if (step.at > view->second && (!first || step.at < *first)) first = step.at;
+        return first;
+    }
+};
+
+class Trial {
+public:
+    Trial(Testbed& box, FaultKind kind, std::uint64_t seed) : box_(box), kind_(kind), seed_(seed) {
+        std::string name = (fs::temp_directory_path() / "chaos-faults-XXXXXX").string();
+        CHAOS_ASSERT(::mkdtemp(name.data()) != nullptr);
+        folder_ = name;
+        victim_ = static_cast<unsigned>(random_bits(seed, 1, 0) % nodes_per_trial);
+        witness_ =
+            (victim_ + 1 + static_cast<unsigned>(random_bits(seed, 2, 0) % (nodes_per_trial - 1))) % nodes_per_trial;
+    }
+    ~Trial() {
+        nodes_.clear();
+        std::error_code ignored;
+        fs::remove_all(folder_, ignored);
+    }
+    Trial(const Trial&) = delete;
+    Trial& operator=(const Trial&) = delete;
+
+    Result<TrialFigures> run() {
+        CHAOS_CHECK(start());
+        CHAOS_CHECK(wait("the nodes do not begin", [&] { return fewest_steps() >= steps_before; }));
+        std::this_thread::sleep_for(moment_within * (random_bits(seed_, 3, 0) % 1000) / 1000);
+        const long long fault = Clock::now().time_since_epoch().count();
+        CHAOS_CHECK(strike());
+        const Result<void> finished = wait("the survivors do not finish the step", [&] {
+            return std::ranges::all_of(survivors(),
+                                       [&](unsigned number) { return story(number).result_after(fault).has_value(); });
+        });
+        const Result<void> healed = box_.heal_host(host_of(victim_));
+        CHAOS_CHECK(finished);
+        CHAOS_CHECK(healed);
+        CHAOS_CHECK(agree());
+        return figures(fault);
+    }
+
+private:
+    Result<void> start() {
+        std::vector<std::string> addresses;
+        for (unsigned number = 0; number < nodes_per_trial; ++number) {
+            CHAOS_TRY(const std::string address, box_.address(host_of(number)));
+            addresses.push_back(address + ":4545");
+        }
+        for (unsigned number = 0; number < nodes_per_trial; ++number) {
+            const fs::path own = folder_ / host_of(number);
+            fs::create_directory(own);
+            std::vector<std::string> arguments = {fs::read_symlink("/proc/self/exe"), "node", std::to_string(number),
+                                                  own};
+            arguments.insert(arguments.end(), addresses.begin(), addresses.end());
+            CHAOS_TRY(Process node, box_.spawn(host_of(number), arguments));
+            nodes_.push_back(std::move(node));
+        }
+        return {};
+    }
+
+    Result<void> strike() {
+        switch (kind_) {
+            case FaultKind::crash:
+                nodes_[victim_].kill();
+                return {};
+            case FaultKind::freeze:
+                nodes_[victim_].freeze();
+                return {};
+            case FaultKind::blackhole:
+                return box_.isolate(host_of(victim_));
+            case FaultKind::one_way:
+                return box_.cut_one_way(host_of(victim_), host_of(witness_));
+        }
+        return {};
+    }
+
+    [[nodiscard]] std::vector<unsigned> survivors() const {
+        std::vector<unsigned> numbers;
+        for (unsigned number = 0; number < nodes_per_trial; ++number)
+            if (number != victim_ || kind_ == FaultKind::one_way) numbers.push_back(number);
+        return numbers;
+    }
+
+    [[nodiscard]] Story story(unsigned number) const { return Story(nodes_[number].out()); }
+
+    [[nodiscard]] std::uint64_t fewest_steps() const {
+        std::uint64_t fewest = ~std::uint64_t{0};
+        for (unsigned number = 0; number < nodes_per_trial; ++number)
+            fewest = std::min<std::uint64_t>(fewest, story(number).steps.size());
+        return fewest;
+    }
+
+    Result<void> wait(const std::string& otherwise, const std::function<bool()>& condition) {
+        const auto limit = Clock::now() + patience;
+        while (!condition()) {
+            if (Clock::now() > limit) {
+                std::string all;
+                for (unsigned number = 0; number < nodes_per_trial; ++number)
+                    all += "\n---- " + host_of(number) + (number == victim_ ? " (victim)\n" : "\n") +
+                           nodes_[number].out() + nodes_[number].err();
+                return Error{otherwise + all};
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        return {};
+    }
+
+    // Every step that two survivors applied led them to the same state. (Whether its sum is right, each checks.)
+    Result<void> agree() const {
+        std::map<std::uint64_t, std::string> lineages;
+        for (const unsigned number : survivors())
+            for (const auto& [step, applied] : story(number).steps)
+                if (lineages.emplace(step, applied.lineage).first->second != applied.lineage)
+                    return Error{"survivors differ after step " + std::to_string(step)};
+        return {};
+    }
+
+    [[nodiscard]] TrialFigures figures(long long fault) const {
+        long long detected = std::numeric_limits<long long>::max();
+        long long result = 0;
+        for (const unsigned number : survivors()) {
+            const Story told = story(number);
+            for (const long long down : told.downs)
+                if (down > fault) detected = std::min(detected, down);
+            result = std::max(result, *told.result_after(fault));
+        }
+        return {.detection_s = static_cast<double>(detected - fault) * 1e-9,
+                .result_s = static_cast<double>(result - fault) * 1e-9};
+    }
+
+    Testbed& box_;
+    FaultKind kind_;
+    std::uint64_t seed_;
+    fs::path folder_;
+    unsigned victim_ = 0;
+    unsigned witness_ = 0;
+    std::vector<Process> nodes_;
+};
+
+}  // namespace
+
+std::string name_of(FaultKind kind) {
+    switch (kind) {
+        case FaultKind::crash:
+            return "crash";
+        case FaultKind::freeze:
+            return "freeze";
+        case FaultKind::blackhole:
+            return "blackhole";
+        case FaultKind::one_way:
+            return "one_way";
+    }
+    return "";
+}
+
+Result<Testbed> trial_testbed() {
+    testbed::Spec spec;
+    for (unsigned number = 0; number < nodes_per_trial; ++number) spec.hosts.push_back({.name = host_of(number)});
+    testbed::link_all(spec, {.rate_mbit = link_mbit});
+    return Testbed::start(spec);
+}
+
+Result<TrialFigures> run_trial(Testbed& box, FaultKind kind, std::uint64_t seed) {
+    return Trial(box, kind, seed).run();
+}
+
+}  // namespace chaos::bench
