@@ -148,7 +148,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
 Nanoseconds Member::wake_at() const {
     const State& state = *state_;
     if (state.gone) return never;
-    Nanoseconds at = std::min(state.beat_at, state.propose_at);
+    Nanoseconds at = std::min({state.beat_at, state.propose_at, state.next_silence()});
     if (state.proposal) at = std::min(at, state.proposal->resend_at);
     return at;
 }
@@ -213,6 +213,10 @@ void Member::State::excuse_lateness() {
 }
 
 void Member::State::tick() {
+    if (now < beat_at && now >= next_silence()) {
+        detect();
+        if (gone) return;
+    }
     if (now >= beat_at) {
         beat_at = now + options.heartbeat;
         ticked_at = now;

@@ -178,11 +178,18 @@ void Member::State::send_heartbeats() {
     }
 }
 
+// When a connection will have been silent for too long, if nothing comes.
+Nanoseconds Member::State::next_silence() const {
+    Nanoseconds at = never;
+    for (const auto& [peer, connection] : connections) at = std::min(at, connection.last_heard + options.detect);
+    return at;
+}
+
 // Silence fails a link. Only after our own loop was on time (excuse_lateness).
 void Member::State::detect() {
     std::vector<NodeId> silent;
     for (const auto& [peer, connection] : connections)
-        if (now - connection.last_heard > options.detect) silent.push_back(peer);
+        if (now - connection.last_heard >= options.detect) silent.push_back(peer);
     for (const NodeId peer : silent) {
         if (!connections.contains(peer)) continue;
         drop(peer, "nothing was heard");

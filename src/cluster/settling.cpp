@@ -178,7 +178,7 @@ Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::m
         // short of it. So it is lost with them, as if they had failed.
         std::map<NodeId, Report> others = reports;
         for (const auto& [node, report] : running)
-            if (report.applied == applied) others.erase(node);
+            if (report.applied >= applied) others.erase(node);
         return compose_settlement(view, proposer, others, down, fork);
     }
     for (const LinkInfo& link : view.links)

@@ -172,6 +172,7 @@ struct Member::State {
     void on_applied(const Applied& event);
     void on_step_failed(const StepFailed& event);
     void say_broken();
+    [[nodiscard]] Nanoseconds next_silence() const;
     void on_synced(const Synced& event);
     void finish_leaving();
     void exclude(const std::string& why, bool final);
