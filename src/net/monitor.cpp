@@ -1,0 +1,115 @@
+#include "net/monitor.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace chaos::net {
+namespace {
+
+constexpr std::chrono::milliseconds window_length{100};
+constexpr std::chrono::milliseconds pause_length{20};  // longer than a frame takes on all but the slowest links
+constexpr std::size_t least_window_bytes = 64 << 10;
+
+// The quota of this process's control group in cores; 0: none. Both generations of control groups.
+double quota_of(const std::filesystem::path& groups, const std::string& own) {
+    std::string quota;
+    double period = 0.0;
+    if (std::ifstream(groups / own / "cpu.max") >> quota >> period && quota != "max") return std::stod(quota) / period;
+    double microseconds = 0.0;
+    if (std::ifstream(groups / "cpu" / own / "cpu.cfs_quota_us") >> microseconds && microseconds > 0.0 &&
+        std::ifstream(groups / "cpu" / own / "cpu.cfs_period_us") >> period && period > 0.0)
+        return microseconds / period;
+    return 0.0;
+}
+
+double cores_of_this_process() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    double cores = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1.0;
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {
+        // number:controllers:path
+        const std::size_t first = line.find(':');
+        const std::size_t second = line.find(':', first + 1);
+        if (second == std::string::npos) continue;
+        const std::string controllers = line.substr(first + 1, second - first - 1);
+        if (!controllers.empty() && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
+        const double quota = quota_of("/sys/fs/cgroup", line.substr(second + 2));
+        if (quota > 0.0) cores = std::min(cores, quota);
+    }
+    return cores;
+}
+
+}  // namespace
+
+void RateMeter::arrived(std::size_t bytes, Clock::time_point now) {
+    if (now - last_ > pause_length) {
+        // What came first after a pause was on its way before: only what follows it tells how fast it comes.
+        window_began_ = now;
+        window_bytes_ = 0;
+    } else {
+        window_bytes_ += bytes;
+        if (now - window_began_ >= window_length) close_window(now);
+    }
+    last_ = now;
+}
+
+void RateMeter::close_window(Clock::time_point now) {
+    const double seconds = std::chrono::duration<double>(now - window_began_).count();
+    const auto rate = static_cast<std::uint64_t>(static_cast<double>(window_bytes_) / seconds);
+    if (window_bytes_ >= least_window_bytes)
+        bytes_per_s_ = rate >= bytes_per_s_ ? rate : bytes_per_s_ - (bytes_per_s_ - rate) / 16;
+    window_began_ = now;
+    window_bytes_ = 0;
+}
+
+void RoundTrips::add(std::chrono::nanoseconds round_trip) {
+    if (mean_.count() == 0) {
+        mean_ = least_ = round_trip;
+        spread_ = round_trip / 2;
+        return;
+    }
+    const std::chrono::nanoseconds off = round_trip > mean_ ? round_trip - mean_ : mean_ - round_trip;
+    spread_ = (3 * spread_ + off) / 4;
+    mean_ = (7 * mean_ + round_trip) / 8;
+    least_ = std::min(least_, round_trip);
+}
+
+Segments segments_of(int socket) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+    if (size < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out) return {};
+    return {.sent = info.tcpi_data_segs_out, .again = info.tcpi_total_retrans};
+}
+
+Machine measure_machine() {
+    Machine machine;
+    machine.cores = cores_of_this_process();
+    std::ifstream memory("/proc/meminfo");
+    for (std::string line; std::getline(memory, line);) {
+        std::istringstream words(line);
+        std::string name;
+        std::uint64_t kilobytes = 0;
+        words >> name >> kilobytes;
+        if (name == "MemTotal:") machine.memory_bytes = kilobytes * 1024;
+        if (name == "MemAvailable:") machine.free_memory_bytes = kilobytes * 1024;
+    }
+    std::ifstream("/proc/loadavg") >> machine.load;
+    std::error_code none;
+    for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
+        (void)gpu;
+        ++machine.gpus;
+    }
+    return machine;
+}
+
+}  // namespace chaos::net
