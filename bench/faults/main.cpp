@@ -67,6 +67,12 @@ int main(int argc, char** argv) {
         figures.push_back({name_of(kind) + "_result_p50_ms", quantile(result, 0.5) * 1e3});
         figures.push_back({name_of(kind) + "_result_p99_ms", quantile(result, 0.99) * 1e3});
     }
+    const auto alarms = count_false_alarms(*box, std::chrono::seconds(quick ? 5 : 60));
+    if (!alarms) {
+        std::fprintf(stderr, "bench faults: %s\n", alarms.error().message.c_str());
+        return 2;
+    }
+    figures.push_back({"false_alarms_loaded", static_cast<double>(*alarms)});
     figures.push_back({"faults_failed", static_cast<double>(failed_in_all)});
     std::printf("%s\n%s\n", table_text(table).c_str(), json_line("faults", load, figures).c_str());
     return failed_in_all == 0 ? 0 : 1;

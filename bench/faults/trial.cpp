@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -103,6 +104,25 @@ public:
         CHAOS_CHECK(healed);
         CHAOS_CHECK(agree());
         return figures(fault);
+    }
+
+    Result<unsigned> false_alarms(std::chrono::seconds duration) {
+        CHAOS_CHECK(start());
+        CHAOS_CHECK(wait("the nodes do not begin", [&] { return fewest_steps() >= steps_before; }));
+        const long long begun = Clock::now().time_since_epoch().count();
+        std::atomic<bool> over{false};
+        std::vector<std::jthread> busy;
+        for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
+            busy.emplace_back([&over] {
+                while (!over) {
+                }
+            });
+        std::this_thread::sleep_for(duration);
+        over = true;
+        unsigned alarms = 0;
+        for (unsigned number = 0; number < nodes_per_trial; ++number)
+            for (const long long down : story(number).downs) alarms += down > begun ? 1 : 0;
+        return alarms;
     }
 
 private:
@@ -228,6 +248,10 @@ Result<Testbed> trial_testbed() {
 
 Result<TrialFigures> run_trial(Testbed& box, FaultKind kind, std::uint64_t seed) {
     return Trial(box, kind, seed).run();
+}
+
+Result<unsigned> count_false_alarms(Testbed& box, std::chrono::seconds duration) {
+    return Trial(box, FaultKind::crash, 0).false_alarms(duration);
 }
 
 }  // namespace chaos::bench

@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "testbed/testbed.h"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -28,5 +29,8 @@ struct TrialFigures {
 [[nodiscard]] Result<testbed::Testbed> trial_testbed();
 // An error: the survivors did not finish, or not alike. `seed` decides the victim and the moment.
 [[nodiscard]] Result<TrialFigures> run_trial(testbed::Testbed& box, FaultKind kind, std::uint64_t seed);
+
+// Nothing goes wrong, but every core has twice as much to do as it can, for so long: how many links are given up.
+[[nodiscard]] Result<unsigned> count_false_alarms(testbed::Testbed& box, std::chrono::seconds duration);
 
 }  // namespace chaos::bench

@@ -72,7 +72,7 @@ live::Options options_of(const ToyCluster& toy, unsigned number, const std::file
     options.core.found_after = cluster::second;
     options.core.links_wanted = static_cast<std::uint32_t>(toy.addresses.size() - 1);
     options.links.bulk_connections = toy.bulk_connections;
-    options.listen = {toy.addresses[number]};
+    if (!toy.addresses[number].empty()) options.listen = {toy.addresses[number]};
     options.folder = folder;
     options.checkpoint = cluster::Checkpoint{};
     options.speed = toy.speed;

@@ -19,7 +19,7 @@ namespace chaos::toy {
 using cluster::NodeId;
 
 struct ToyCluster {
-    std::vector<std::string> addresses;  // by number: where each listens
+    std::vector<std::string> addresses;  // by number: where each listens; empty: nowhere, as behind NAT
     std::uint32_t batch = 64;
     std::size_t floats = 1 << 20;
     std::uint32_t speed = 100'000;  // samples per second that a node computes

@@ -6,11 +6,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace chaos::toy {
 namespace {
@@ -19,9 +22,10 @@ using net::asio::io_context;
 
 class Village {
 public:
-    explicit Village(unsigned count) {
+    // Those from number `hidden` on cannot be dialled.
+    explicit Village(unsigned count, unsigned hidden = ~0U) {
         for (unsigned number = 0; number < count; ++number)
-            cluster.addresses.push_back("127.0.0.1:" + std::to_string(free_port()));
+            cluster.addresses.push_back(number < hidden ? "127.0.0.1:" + std::to_string(free_port()) : "");
         cluster.floats = 50'000;
         cluster.speed = 10'000;
         for (unsigned number = 0; number < count; ++number) start(number);
@@ -101,6 +105,34 @@ TEST(Member, GoesOnWhenOneOfThemDies) {
     ASSERT_TRUE(village.reach(before + 5)) << village.notes;
     EXPECT_EQ(village.views[0]->active_count(), 3U);
     village.expect_agreement();
+}
+
+TEST(Member, OneEndOfALinkThatCanBeDialledIsEnough) {
+    Village village(3, 2);
+    ASSERT_TRUE(village.reach(5)) << village.notes;
+    EXPECT_EQ(village.views[0]->active_count(), 3U);
+    village.expect_agreement();
+}
+
+// A busy machine is no reason to accuse anybody.
+TEST(Member, SuspectsNobodyWhileAllCoresAreBusy) {
+    std::atomic<bool> over{false};
+    std::vector<std::jthread> busy;
+    for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
+        busy.emplace_back([&over] {
+            while (!over) {
+            }
+        });
+    Village village(3);
+    ASSERT_TRUE(village.reach(1)) << village.notes;
+    const cluster::ViewPtr before = village.views[0];
+    const auto begun = std::chrono::steady_clock::now();
+    const bool passed = village.wait([&] {
+        return std::chrono::steady_clock::now() > begun + 4 * std::chrono::nanoseconds(village.cluster.detect);
+    });
+    over = true;
+    EXPECT_TRUE(passed);
+    EXPECT_EQ(village.views[0], before) << village.notes;
 }
 
 }  // namespace
