@@ -163,8 +163,6 @@ struct Kernels {
     void (*add)(Encoding, const float*, const std::byte*, float*, std::uint64_t);
 };
 
-// The loops are written once and compiled for each instruction set: elementwise IEEE operations give the same bits
-// however many of them one instruction performs.
 #define CHAOS_ENCODING_VARIANT(suffix, attribute)                                                             \
     attribute void encode_##suffix(Encoding encoding, const float* floats, std::byte* out, std::uint64_t n) { \
         switch (encoding) {                                                                                   \
@@ -205,33 +203,8 @@ struct Kernels {
     }                                                                                                         \
     constexpr Kernels kernels_##suffix{encode_##suffix, decode_##suffix, add_##suffix};
 
-#if defined(__clang__)
-CHAOS_ENCODING_VARIANT(scalar, )
-#else
-CHAOS_ENCODING_VARIANT(scalar, [[gnu::optimize("no-tree-vectorize")]])
-#endif
-#if defined(__x86_64__)
-CHAOS_ENCODING_VARIANT(avx2, [[gnu::target("avx2")]])
-CHAOS_ENCODING_VARIANT(avx512, [[gnu::target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")]])
-#else
-CHAOS_ENCODING_VARIANT(native, )  // elsewhere the compiler's baseline has vectors (NEON)
-#endif
+CHAOS_VARIANTS(CHAOS_ENCODING_VARIANT)
 #undef CHAOS_ENCODING_VARIANT
-
-const Kernels& kernels_of(Path path) {
-    CHAOS_ASSERT(path_available(path));
-    if (path == Path::scalar) return kernels_scalar;
-#if defined(__x86_64__)
-    if (path == Path::avx512) return kernels_avx512;
-    if (path == Path::avx2) return kernels_avx2;
-    static const Kernels& fastest = path_available(Path::avx512) ? kernels_avx512
-                                    : path_available(Path::avx2) ? kernels_avx2
-                                                                 : kernels_scalar;
-    return fastest;
-#else
-    return kernels_native;
-#endif
-}
 
 void check(Encoding encoding, std::span<const std::byte> encoded, std::uint64_t floats) {
     CHAOS_ASSERT(encoded.size() == encoded_bytes(encoding, floats));
@@ -267,34 +240,21 @@ std::uint64_t encoded_bytes(Encoding encoding, std::uint64_t floats) {
     return 0;
 }
 
-bool path_available(Path path) {
-#if defined(__x86_64__)
-    if (path == Path::avx2) return __builtin_cpu_supports("avx2") != 0;
-    if (path == Path::avx512) {
-        return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-               __builtin_cpu_supports("avx512vl") != 0;
-    }
-#else
-    if (path == Path::avx2 || path == Path::avx512) return false;
-#endif
-    return true;
-}
-
 void encode(Encoding encoding, std::span<const float> floats, std::span<std::byte> encoded, Path path) {
     check(encoding, encoded, floats.size());
-    kernels_of(path).encode(encoding, floats.data(), encoded.data(), floats.size());
+    CHAOS_PICK(path, kernels).encode(encoding, floats.data(), encoded.data(), floats.size());
 }
 
 void decode(Encoding encoding, std::span<const std::byte> encoded, std::span<float> floats, Path path) {
     check(encoding, encoded, floats.size());
-    kernels_of(path).decode(encoding, encoded.data(), floats.data(), floats.size());
+    CHAOS_PICK(path, kernels).decode(encoding, encoded.data(), floats.data(), floats.size());
 }
 
 void add_decoded(Encoding encoding, std::span<const float> base, std::span<const std::byte> encoded,
                  std::span<float> sum, Path path) {
     check(encoding, encoded, base.size());
     CHAOS_ASSERT(base.size() == sum.size());
-    kernels_of(path).add(encoding, base.data(), encoded.data(), sum.data(), base.size());
+    CHAOS_PICK(path, kernels).add(encoding, base.data(), encoded.data(), sum.data(), base.size());
 }
 
 void left_out(std::span<const float> sum, std::span<const float> decoded, std::span<float> left) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include "base/instruction_sets.h"
 
 namespace chaos::collective {
 
@@ -27,10 +28,7 @@ inline constexpr std::uint64_t encoding_block_floats = 128;
 
 [[nodiscard]] std::uint64_t encoded_bytes(Encoding encoding, std::uint64_t floats);
 
-// Which instructions to use: all give the same bits. Only tests ask for a particular one.
-enum class Path : std::uint8_t { best, scalar, avx2, avx512 };
-[[nodiscard]] bool path_available(Path path);
-
+// `path`: only tests ask for particular instructions.
 // `encoded` is exactly encoded_bytes(floats.size()) long and aligned as a float is.
 void encode(Encoding encoding, std::span<const float> floats, std::span<std::byte> encoded, Path path = Path::best);
 void decode(Encoding encoding, std::span<const std::byte> encoded, std::span<float> floats, Path path = Path::best);

@@ -49,6 +49,11 @@ struct SgdScalars {
     }
 }
 
+struct Kernels {
+    void (*adamw)(std::uint64_t, const AdamwScalars&, const float*, float*, float*, float*);
+    void (*sgd)(std::uint64_t, const SgdScalars&, const float*, float*, float*);
+};
+
 #define CHAOS_UPDATE_VARIANT(suffix, attribute)                                                               \
     attribute void adamw_##suffix(std::uint64_t n, const AdamwScalars& s, const float* g, float* p, float* m, \
                                   float* v) {                                                                 \
@@ -56,39 +61,11 @@ struct SgdScalars {
     }                                                                                                         \
     attribute void sgd_##suffix(std::uint64_t n, const SgdScalars& s, const float* g, float* p, float* v) {   \
         sgd_loop(n, s, g, p, v);                                                                              \
-    }
+    }                                                                                                         \
+    constexpr Kernels kernels_##suffix{adamw_##suffix, sgd_##suffix};
 
-#if defined(__clang__)
-CHAOS_UPDATE_VARIANT(scalar, )
-#else
-CHAOS_UPDATE_VARIANT(scalar, [[gnu::optimize("no-tree-vectorize")]])
-#endif
-#if defined(__x86_64__)
-CHAOS_UPDATE_VARIANT(avx2, [[gnu::target("avx2")]])
-CHAOS_UPDATE_VARIANT(avx512, [[gnu::target("avx512f,prefer-vector-width=512")]])
-#else
-CHAOS_UPDATE_VARIANT(native, )  // elsewhere the compiler's baseline has vectors (NEON)
-#endif
+CHAOS_VARIANTS(CHAOS_UPDATE_VARIANT)
 #undef CHAOS_UPDATE_VARIANT
-
-struct Kernels {
-    decltype(&adamw_scalar) adamw;
-    decltype(&sgd_scalar) sgd;
-};
-
-Kernels kernels_of(Path path) {
-    CHAOS_ASSERT(path_available(path));
-    if (path == Path::scalar) return {adamw_scalar, sgd_scalar};
-#if defined(__x86_64__)
-    if (path == Path::avx512) return {adamw_avx512, sgd_avx512};
-    if (path == Path::avx2) return {adamw_avx2, sgd_avx2};
-    if (path_available(Path::avx512)) return {adamw_avx512, sgd_avx512};
-    if (path_available(Path::avx2)) return {adamw_avx2, sgd_avx2};
-    return {adamw_scalar, sgd_scalar};
-#else
-    return {adamw_native, sgd_native};
-#endif
-}
 
 // A stretch of parameters that weight decay treats alike, at most one block long.
 struct Block {
@@ -108,16 +85,6 @@ std::vector<Block> blocks_of(const Manifest& manifest) {
 }
 
 }  // namespace
-
-bool path_available(Path path) {
-#if defined(__x86_64__)
-    if (path == Path::avx2) return __builtin_cpu_supports("avx2") != 0;
-    if (path == Path::avx512) return __builtin_cpu_supports("avx512f") != 0;
-#else
-    if (path == Path::avx2 || path == Path::avx512) return false;
-#endif
-    return true;
-}
 
 unsigned slots_of(const run::Optimizer& optimizer) {
     return optimizer.kind == "adamw" ? 2 : 1;
@@ -140,7 +107,7 @@ void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, con
                   std::span<const float> result, Arena& arena, Path path) {
     CHAOS_ASSERT(result.size() == arena.parameters().size() + arena.buffers().size());
     CHAOS_ASSERT(arena.slots() == slots_of(optimizer));
-    const Kernels kernels = kernels_of(path);
+    const Kernels& kernels = CHAOS_PICK(path, kernels);
     const std::vector<Block> blocks = blocks_of(manifest);
     const auto count = static_cast<std::int64_t>(blocks.size());
     const float* gradient = result.data();

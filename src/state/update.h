@@ -3,6 +3,7 @@
 // instruction set and any number of threads. Joiners and the simulator apply steps with this very code.
 #pragma once
 
+#include "base/instruction_sets.h"
 #include "run/run.h"
 #include "state/arena.h"
 #include "state/manifest.h"
@@ -26,11 +27,8 @@ struct UpdateScalars {
 // Moments a rule keeps for each parameter: 2 for adamw, 1 for sgd.
 [[nodiscard]] unsigned slots_of(const run::Optimizer& optimizer);
 
-// Which code runs: `best` for this processor, or one by name, so that a test can compare their bits.
-enum class Path { best, scalar, avx2, avx512 };
-[[nodiscard]] bool path_available(Path path);
-
-// Applies one step. `result` is R(s): gradient, then buffers, which replace the arena's.
+// Applies one step; `path` is for tests that compare the bits of all. `result` is R(s): gradient, then buffers, which
+// replace the arena's.
 void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
                   std::span<const float> result, Arena& arena, Path path = Path::best);
 
