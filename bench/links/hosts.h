@@ -1,0 +1,40 @@
+// What benchmarks in the testbed share: processes that are this program again, the machine's load, medians.
+#pragma once
+
+#include "base/result.h"
+#include "testbed/testbed.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace chaos::bench {
+
+inline constexpr std::uint16_t host_port = 4000;
+
+// Starts this program again in a host: `--part NAME ARGUMENTS...`.
+[[nodiscard]] Result<testbed::Process> spawn_part(const testbed::Testbed& box, const std::string& host,
+                                                  const std::vector<std::string>& arguments);
+
+// Waits for its end: what it printed, or an error with what it complained about.
+[[nodiscard]] Result<std::string> output_of(testbed::Process& process);
+
+// The share of all cores that was busy since the object was made.
+class MachineUse {
+public:
+    MachineUse() : before_(now()) {}
+    [[nodiscard]] double share() const;
+
+private:
+    struct Ticks {
+        double busy = 0.0;
+        double all = 0.0;
+    };
+    static Ticks now();
+    Ticks before_;
+};
+
+// Of an odd number of values the middle one, else the upper of both.
+[[nodiscard]] double median(std::vector<double> values);
+
+}  // namespace chaos::bench
