@@ -1,6 +1,8 @@
 // One link: what travels on its connections.
 #include "net/link.h"
 
+#include "net/bulk_socket.h"
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -14,6 +16,10 @@ namespace {
 constexpr std::size_t control_write_bytes = 64 << 10;  // frames that wait leave together
 constexpr std::uint64_t frames_until_told = 32;
 constexpr std::uint64_t bytes_until_told = 4 << 20;
+constexpr std::chrono::milliseconds pace_interval{20};
+constexpr int intervals_until_rest = 50;  // without anything to send
+constexpr std::size_t least_unsent_bytes = 16 << 10;
+constexpr std::uint64_t unsent_per_s = 250;  // the system takes 4 ms ahead
 
 // Sleeps until somebody cancels the timer.
 awaitable<void> sleep_on(asio::steady_timer& timer) {
@@ -193,31 +199,152 @@ bool Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     }
     if (place.stream) place.stream->close();
     place.stream = stream;
+    place.acknowledged_bytes = 0;
+    place.limit = no_limit;
     state.prepare_bulk(*stream);
+    state.share_limits();
     asio::co_spawn(state.loop, read_bulk(number, stream), asio::detached);
     asio::co_spawn(state.loop, write_bulk(number, stream), asio::detached);
     return true;
+}
+
+void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
+    const auto kind = static_cast<std::size_t>(frame.head.kind);
+    if (lane == any_lane) {
+        waiting[kind].push_back(std::move(frame));
+        const auto free =
+            std::ranges::find_if(places, [](const auto& place) { return place->stream && !place->writing; });
+        if (free != places.end()) (*free)->wake.cancel();
+    } else {
+        BulkPlace& place = *places[lane % places.size()];
+        place.waiting[kind].push_back(std::move(frame));
+        place.wake.cancel();
+    }
+    if (pacing) return;
+    pacing = true;
+    asio::co_spawn(state.loop, keep_pace(), asio::detached);
+}
+
+// Gradients before state; but while both wait, state gets its share.
+std::optional<BulkFrame> Link::next_frame(BulkPlace& place) {
+    const auto queue_of = [&](BulkKind kind) {
+        const auto index = static_cast<std::size_t>(kind);
+        return !place.waiting[index].empty() ? &place.waiting[index] : &waiting[index];
+    };
+    auto* const gradients = queue_of(BulkKind::gradients);
+    auto* const shards = queue_of(BulkKind::state);
+    if (gradients->empty() && shards->empty()) return std::nullopt;
+    auto* chosen = gradients->empty() ? shards : gradients;
+    if (shards->empty()) {
+        state_credit_bytes = 0;
+    } else if (chosen == gradients && state_credit_bytes >= shards->front().payload.size()) {
+        chosen = shards;
+        state_credit_bytes -= shards->front().payload.size();
+    } else if (chosen == gradients) {
+        const std::uint64_t share = std::min(state.options.state_share_percent, 99U);
+        state_credit_bytes += gradients->front().payload.size() * share / (100 - share);
+    }
+    BulkFrame frame = std::move(chosen->front());
+    chosen->pop_front();
+    return frame;
 }
 
 awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
     const std::shared_ptr<Link> keep = shared_from_this();
     BulkPlace& place = *places[number];
     while (!ended && place.stream == stream) {
-        auto* waiting = !place.waiting[0].empty() ? &place.waiting[0] : &place.waiting[1];
-        if (waiting->empty()) {
+        std::optional<BulkFrame> next = next_frame(place);
+        if (!next) {
             co_await sleep_on(place.wake);
             continue;
         }
-        place.unconfirmed.push_back(std::move(waiting->front()));
-        waiting->pop_front();
-        const BulkFrame frame = place.unconfirmed.back();
+        const BulkFrame frame = *next;
+        place.unconfirmed.push_back(std::move(*next));
+        place.writing = true;
         const Result<void> sent = co_await stream->write(encode(frame.head), frame.payload);
+        if (place.stream == stream) place.writing = false;
         if (!sent) {
             stream->close();  // the reader notices, and a new connection takes its place
             co_return;
         }
         figures.bulk_sent_bytes += frame.payload.size();
     }
+}
+
+bool Link::busy(const BulkPlace& place) const {
+    return place.stream && (place.writing || !place.waiting[0].empty() || !place.waiting[1].empty());
+}
+
+std::size_t Link::busy_places() const {
+    return static_cast<std::size_t>(std::ranges::count_if(places, [&](const auto& place) { return busy(*place); }));
+}
+
+// Watches the connections while there is something to send, and says how fast they may.
+awaitable<void> Link::keep_pace() {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    asio::steady_timer tick(state.loop);
+    auto before = std::chrono::steady_clock::now();
+    bool was_busy = false;
+    for (int resting = 0; !ended && resting < intervals_until_rest;) {
+        tick.expires_after(pace_interval);
+        co_await tick.async_wait(asio::as_tuple(asio::use_awaitable));
+        if (ended) break;
+        const auto now = std::chrono::steady_clock::now();
+        const bool is_busy = busy_places() > 0;
+        Pacer::Sample sample{.elapsed = now - before, .delivered_bytes = 0, .round_trip = std::chrono::hours(1)};
+        for (const auto& place : places) {
+            if (!place->stream) continue;
+            const int socket = place->stream->socket().native_handle();
+            const std::optional<SocketReport> report = report_of(socket);
+            if (!report) continue;
+            sample.delivered_bytes += report->acknowledged_bytes - place->acknowledged_bytes;
+            place->acknowledged_bytes = report->acknowledged_bytes;
+            if (busy(*place)) sample.round_trip = std::min(sample.round_trip, report->round_trip);
+            pacer.know_path(report->shortest_round_trip);
+            const std::size_t ahead =
+                std::clamp<std::size_t>(report->bytes_per_s / unsent_per_s, least_unsent_bytes, most_unsent_bytes);
+            set_unsent_bytes(socket, ahead);
+        }
+        if (is_busy && was_busy) {
+            paced = pacer.step(sample);
+        } else {
+            pacer.pause();
+        }
+        if (state.options.max_send_bytes_per_s == 0) set_limits(paced);
+        state.share_limits();
+        resting = is_busy ? 0 : resting + 1;
+        was_busy = is_busy;
+        before = now;
+    }
+    pacing = false;
+}
+
+// `all`: bytes per second for all places together.
+void Link::set_limits(std::uint64_t all) {
+    const std::uint64_t each = all == no_limit ? no_limit : all / std::max<std::size_t>(busy_places(), 1);
+    for (const auto& place : places) {
+        if (!place->stream || place->limit == each) continue;
+        place->limit = each;
+        set_send_limit(place->stream->socket().native_handle(), each);
+    }
+}
+
+// What the node may send in all is divided among the links that send; one that begins to gets as much as it would have
+// with them, until it is counted.
+void LinksState::share_limits() {
+    if (options.max_send_bytes_per_s == 0) return;
+    std::vector<Link*> busy;
+    std::vector<std::uint64_t> wishes;
+    for (const auto& [peer, link] : links) {
+        if (link->busy_places() == 0) continue;
+        busy.push_back(link.get());
+        wishes.push_back(link->paced);
+    }
+    for (const auto& [peer, link] : links) {
+        if (link->busy_places() == 0) link->set_limits(options.max_send_bytes_per_s / (busy.size() + 1));
+    }
+    const std::vector<std::uint64_t> shares = share_out(options.max_send_bytes_per_s, wishes);
+    for (std::size_t i = 0; i < busy.size(); ++i) busy[i]->set_limits(shares[i]);
 }
 
 awaitable<Result<void>> Link::take_payload(BulkPlace& at, Stream& stream, const BulkHead& head) {
@@ -267,6 +394,7 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
     if (ended || place.stream != stream) co_return;
     stream->close();
     place.stream.reset();
+    place.writing = false;
     place.wake.cancel();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "net/links.h"
+#include "net/pacing.h"
 
 #include "proto/link.pb.h"
 
@@ -9,8 +10,11 @@
 
 #include <array>
 #include <deque>
+#include <optional>
 
 namespace chaos::net {
+
+inline constexpr std::size_t most_unsent_bytes = 256 << 10;  // of a bulk connection, in the system
 
 using StreamPtr = std::shared_ptr<Stream>;
 
@@ -20,6 +24,8 @@ struct BulkFrame {
     std::shared_ptr<const void> owner;
 };
 
+using BulkQueues = std::array<std::deque<BulkFrame>, 2>;  // by kind
+
 // One of the bulk connections of a link; or its place, while there is none.
 //
 //   waiting[gradients], waiting[state] ──► sent, not known to have arrived ──► forgotten
@@ -27,14 +33,17 @@ struct BulkPlace {
     explicit BulkPlace(asio::io_context& loop) : wake(loop), may_read(loop) {}
 
     StreamPtr stream;
-    std::array<std::deque<BulkFrame>, 2> waiting;  // by kind
+    BulkQueues waiting;  // for this one; besides, there is what waits for any
+    bool writing = false;
     std::deque<BulkFrame> unconfirmed;
-    std::uint64_t confirmed = 0;       // frames that have arrived at the other end
-    std::uint64_t received = 0;        // frames that have arrived here
-    std::uint64_t told = 0;            // ... and that the other end was told of
-    std::uint64_t received_bytes = 0;  // since then
-    asio::steady_timer wake;           // the writer sleeps on it
-    asio::steady_timer may_read;       // the reader, when its receiver is not ready
+    std::uint64_t confirmed = 0;           // frames that have arrived at the other end
+    std::uint64_t received = 0;            // frames that have arrived here
+    std::uint64_t told = 0;                // ... and that the other end was told of
+    std::uint64_t received_bytes = 0;      // since then
+    std::uint64_t acknowledged_bytes = 0;  // by the other end's system, of this connection
+    std::uint64_t limit = no_limit;        // bytes per second, as the system was told
+    asio::steady_timer wake;               // the writer sleeps on it
+    asio::steady_timer may_read;           // the reader, when its receiver is not ready
 };
 
 struct LinksState;
@@ -53,7 +62,13 @@ struct Link : std::enable_shared_from_this<Link> {
     std::size_t outgoing_bytes = 0;
     asio::steady_timer wake;  // the writer of control frames sleeps on it
     std::vector<std::unique_ptr<BulkPlace>> places;
-    bool closing = false;  // on purpose, once everything has left
+    BulkQueues waiting;  // for the first place that is free
+    // What state may send before gradients do: grows with what they send.
+    std::uint64_t state_credit_bytes = 0;
+    Pacer pacer;
+    std::uint64_t paced = no_limit;  // what the pacer allows all places together
+    bool pacing = false;             // keep_pace() runs
+    bool closing = false;            // on purpose, once everything has left
     bool ended = false;
     LinkFigures figures;
     std::uint64_t ping_number = 0;
@@ -63,6 +78,11 @@ struct Link : std::enable_shared_from_this<Link> {
     void send(const wire::Control& message);
     void send_cluster(std::span<const std::uint8_t> message);
     void queue(std::vector<std::byte> frame);
+    void queue_bulk(BulkFrame frame, std::uint32_t lane);
+    std::optional<BulkFrame> next_frame(BulkPlace& place);
+    [[nodiscard]] bool busy(const BulkPlace& place) const;
+    [[nodiscard]] std::size_t busy_places() const;
+    void set_limits(std::uint64_t all);
     bool attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
     void end(const std::string& why);
 
@@ -71,6 +91,7 @@ struct Link : std::enable_shared_from_this<Link> {
     awaitable<void> read_bulk(std::uint32_t place, StreamPtr stream);
     awaitable<void> write_bulk(std::uint32_t place, StreamPtr stream);
     awaitable<void> keep_bulk(std::uint32_t place);
+    awaitable<void> keep_pace();
     awaitable<Result<void>> take_payload(BulkPlace& at, Stream& stream, const BulkHead& head);
     Result<void> handle(std::span<const std::byte> frame);
     void bulk_arrived(std::uint32_t place, std::size_t bytes);
@@ -116,6 +137,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);
     awaitable<bool> answers(std::shared_ptr<Link> link);
     void prepare_bulk(Stream& stream) const;
+    void share_limits();
 };
 
 }  // namespace chaos::net

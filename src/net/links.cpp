@@ -2,6 +2,7 @@
 #include "net/links.h"
 
 #include "net/address.h"
+#include "net/bulk_socket.h"
 #include "net/link.h"
 
 #include <boost/asio/as_tuple.hpp>
@@ -10,9 +11,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <netinet/tcp.h>
 #include <openssl/rand.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
@@ -22,7 +21,6 @@ namespace {
 
 constexpr std::uint32_t link_version = 1;
 constexpr std::size_t max_greeting_bytes = 4096;  // of strangers, little is read
-constexpr int bulk_unsent_bytes = 256 << 10;      // in the kernel: what is urgent overtakes the rest
 
 // Ends what is awaited on the stream when it takes too long.
 class Watchdog {
@@ -95,14 +93,12 @@ wire::Control LinksState::hello(wire::Hello::Purpose purpose, std::uint32_t plac
     return message;
 }
 
-// A short queue in the kernel, and a congestion control that keeps the bottleneck's queue short too, so that control
+// A short queue in the system, and a congestion control that keeps the bottleneck's queue short too, so that control
 // messages of this link and of others get through. Where the system does not have it, its default has to do.
 void LinksState::prepare_bulk(Stream& stream) const {
     const int socket = stream.socket().native_handle();
-    ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bulk_unsent_bytes, sizeof bulk_unsent_bytes);
-    const std::string& name = options.bulk_congestion_control;
-    if (!name.empty())
-        ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
+    set_unsent_bytes(socket, most_unsent_bytes);
+    set_congestion_control(socket, options.bulk_congestion_control);
 }
 
 awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
@@ -351,19 +347,19 @@ bool Links::send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte
     CHAOS_ASSERT(head.bytes == payload.size() && payload.size() <= max_bulk_bytes);
     const auto link = state_->links.find(to);
     if (link == state_->links.end()) return false;
-    BulkPlace& place = *link->second->places[lane % link->second->places.size()];
-    place.waiting[static_cast<std::size_t>(head.kind)].push_back(
-        {.head = head, .payload = payload, .owner = std::move(owner)});
-    place.wake.cancel();
+    link->second->queue_bulk({.head = head, .payload = payload, .owner = std::move(owner)}, lane);
     return true;
 }
 
 void Links::cancel_gradients(std::uint64_t first, std::uint64_t second) {
-    for (const auto& [peer, link] : state_->links)
-        for (const auto& place : link->places)
-            std::erase_if(place->waiting[static_cast<std::size_t>(BulkKind::gradients)], [&](const BulkFrame& frame) {
-                return frame.head.first == first && frame.head.second == second;
-            });
+    const auto drop = [&](BulkQueues& waiting) {
+        std::erase_if(waiting[static_cast<std::size_t>(BulkKind::gradients)],
+                      [&](const BulkFrame& frame) { return frame.head.first == first && frame.head.second == second; });
+    };
+    for (const auto& [peer, link] : state_->links) {
+        drop(link->waiting);
+        for (const auto& place : link->places) drop(place->waiting);
+    }
 }
 
 void Links::resume(NodeId from) {

@@ -10,6 +10,9 @@
 // id stays. The end that dialled the control connection dials the bulk ones too, and dials them again, ever later, if
 // they break. When the control connection ends, the link ends.
 //
+// Bulk data is paced (pacing.h), so that urgent messages do not wait in the queue of a slow line; a node may also be
+// told how much it may send in all. Gradients leave before state, which keeps a share of its own.
+//
 // Everything is called, and calls back, in the loop's thread. Nothing here grows without a limit, whatever a peer does:
 // strangers are few and have little time, frames and queues are bounded, and a peer that does not read is dropped.
 #pragma once
@@ -41,8 +44,11 @@ struct LinkOptions {
     std::size_t max_strangers = 64;               // connections that have not said who they are
     std::size_t max_waiting_bytes = 32 << 20;     // of control messages to one peer; beyond that it is dropped
     std::string bulk_congestion_control = "bbr";  // keeps the queues of a bottleneck short; else what the system has
-    bool in_the_clear = false;                    // no TLS: tests and benches only
-    NodeId clear_id = {};                         // who we say we are, in the clear
+    std::uint64_t max_send_bytes_per_s = 0;       // of bulk data over all links, for who pays by the byte; 0: no limit
+    // Of what a link sends while gradients wait without end: what a joiner can count on.
+    std::uint32_t state_share_percent = 10;
+    bool in_the_clear = false;  // no TLS: tests and benches only
+    NodeId clear_id = {};       // who we say we are, in the clear
 };
 
 // What happens to links.
@@ -78,6 +84,9 @@ public:
     virtual void dropped(NodeId from, const BulkHead& head) = 0;  // the connection ended in the middle of it
 };
 
+// For send_bulk: the first connection that is free takes the frame.
+inline constexpr std::uint32_t any_lane = UINT32_MAX;
+
 struct LinkFigures {
     std::uint64_t bulk_sent_bytes = 0;
     std::uint64_t bulk_received_bytes = 0;
@@ -108,7 +117,8 @@ public:
     bool send_work(NodeId to, std::span<const std::uint8_t> message);
 
     // Queues a bulk frame. The payload is not copied: `owner` keeps it until it has left, or the link is gone. Frames
-    // of equal kind and equal `lane` arrive in order; different lanes may use different connections.
+    // of equal kind and equal `lane` arrive in order; different lanes may use different connections. Frames of any_lane
+    // leave in order, and each connection keeps it.
     bool send_bulk(NodeId to, const BulkHead& head, std::span<const std::byte> payload, std::uint32_t lane,
                    std::shared_ptr<const void> owner);
     // Frames of gradients with these numbers that have not begun to leave are dropped.

@@ -94,6 +94,56 @@ TEST(Links, GradientsOvertakeState) {
     EXPECT_LT(at - pair.b.heads.begin(), 32);
 }
 
+TEST(Links, GradientsWithoutEndLeaveStateItsShare) {
+    Pair pair(LinkOptions{.bulk_connections = 1, .state_share_percent = 20});
+    const auto data = std::make_shared<std::vector<std::byte>>(64 << 10);
+    const auto send = [&](BulkKind kind) {
+        pair.a.links.send_bulk(pair.b.id, {.kind = kind, .bytes = 64 << 10}, *data, any_lane, data);
+    };
+    for (int i = 0; i < 160; ++i) send(BulkKind::gradients);
+    for (int i = 0; i < 20; ++i) send(BulkKind::state);
+    ASSERT_TRUE(pair.a.wait([&] { return pair.b.heads.size() == 180; }));
+    const auto state_in = [&](std::ptrdiff_t frames) {
+        return std::count_if(pair.b.heads.begin(), pair.b.heads.begin() + frames,
+                             [](const BulkHead& head) { return head.kind == BulkKind::state; });
+    };
+    EXPECT_EQ(state_in(50), 10);
+    EXPECT_EQ(state_in(100), 20);
+}
+
+TEST(Links, AnyConnectionThatIsFreeTakesFramesOfNoLane) {
+    Pair pair;
+    pair.b.not_ready = true;
+    const auto data = std::make_shared<std::vector<std::byte>>(1 << 20);
+    // Lane 0 stands still with more than its connection holds; what belongs to no lane goes round it.
+    for (std::uint32_t i = 0; i < 32; ++i) pair.a.links.send_bulk(pair.b.id, {.bytes = 1 << 20}, *data, 0, data);
+    for (std::uint32_t i = 0; i < 8; ++i)
+        pair.a.links.send_bulk(pair.b.id, {.bytes = 1 << 20, .third = i, .fourth = 99}, *data, any_lane, data);
+    EXPECT_TRUE(
+        pair.a.wait([&] { return pair.b.links.figures(pair.a.id).bulk_received_bytes == std::size_t{8} << 20; }));
+}
+
+TEST(Links, SendNoMoreThanTheyMay) {
+    constexpr std::uint64_t most_per_s = 8 << 20;
+    asio::io_context loop;
+    Site a(loop, Site::institution_key(), LinkOptions{.max_send_bytes_per_s = most_per_s});
+    Site b(loop);
+    Site c(loop);
+    a.links.dial(b.id, b.address);
+    a.links.dial(c.id, c.address);
+    ASSERT_TRUE(a.wait([&] { return a.links.linked(b.id) && a.links.linked(c.id); }));
+    const auto data = std::make_shared<std::vector<std::byte>>(64 << 10);
+    const auto begun = std::chrono::steady_clock::now();
+    for (std::uint32_t i = 0; i < 64; ++i) {
+        for (const NodeId to : {b.id, c.id})
+            a.links.send_bulk(to, {.kind = BulkKind::state, .bytes = 64 << 10, .third = i}, *data, any_lane, data);
+    }
+    ASSERT_TRUE(a.wait([&] { return b.heads.size() == 64 && c.heads.size() == 64; }));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+    // 8 MB in a second; until both links are counted, each may send as if it were alone.
+    EXPECT_GT(took.count(), 0.7);
+}
+
 TEST(Links, LetGoOfPayloadsOnceTheyArrived) {
     Pair pair;
     auto data = std::make_shared<std::vector<std::byte>>(1 << 20);
