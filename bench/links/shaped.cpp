@@ -79,7 +79,7 @@ int send(const std::string& address, std::uint32_t connections, std::chrono::sec
     for (int tick = 0; Clock::now() < begun + 2 * warm_up + duration; ++tick) {
         while (std::uint64_t{frames} * frame_bytes < peer.links.figures(to).bulk_sent_bytes + bytes_ahead) {
             const net::BulkHead head{.kind = net::BulkKind::state, .bytes = frame_bytes, .fifth = frames};
-            if (!peer.links.send_bulk(to, head, *data, frames, data)) return 1;
+            if (!peer.links.send_bulk(to, head, *data, net::any_lane, data)) return 1;
             ++frames;
         }
         if (tick % ticks_per_ping == 0 && !asked && Clock::now() > begun + warm_up) asked = peer.links.ping(to);

@@ -1,4 +1,5 @@
-// bench_links_shaped [--quick] [shaped|round-trips]...: links in the testbed.
+// bench_links_shaped [--quick] [shaped|round-trips|hetero]...: links in the testbed.
+#include "hetero.h"
 #include "report.h"
 #include "shaped.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 int play(const std::vector<std::string>& arguments) {
     if (arguments.size() > 1 && arguments[1] == "shaped") return play_shaped({arguments.begin() + 2, arguments.end()});
+    if (arguments.size() > 1 && arguments[1] == "hetero") return play_hetero({arguments.begin() + 2, arguments.end()});
     return 2;
 }
 
@@ -23,8 +25,9 @@ int measure(const std::vector<std::string>& arguments) {
     const double load = load_average();
     std::vector<Figure> figures;
     using Measurement = std::function<Result<Table>(bool, std::vector<Figure>&)>;
-    for (const auto& [name, measurement] :
-         {std::pair<std::string, Measurement>{"shaped", compare_with_iperf}, {"round-trips", measure_round_trips}}) {
+    for (const auto& [name, measurement] : {std::pair<std::string, Measurement>{"shaped", compare_with_iperf},
+                                            {"round-trips", measure_round_trips},
+                                            {"hetero", compare_plans}}) {
         const bool all = arguments.empty() || arguments == std::vector<std::string>{"--quick"};
         if (!all && std::ranges::find(arguments, name) == arguments.end()) continue;
         const Result<Table> table = measurement(quick, figures);

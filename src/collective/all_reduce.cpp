@@ -29,7 +29,7 @@ AllReduce::AllReduce(Transport& transport, BufferPool& pool, std::shared_ptr<con
     trees_.resize(schedule_->branches.size());
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         const Branch& branch = schedule_->branches[i];
-        const std::uint32_t window = std::min(schedule_->options.window_chunks, branch.chunks);
+        const std::uint32_t window = std::min(branch.window_chunks, branch.chunks);
         trees_[i].progress.resize(branch.chunks, Progress::open);
         trees_[i].staged.resize(window * branch.children.size());
         trees_[i].arrived.resize(window);
@@ -51,7 +51,7 @@ void AllReduce::start() {
     for (std::uint32_t chunk = 0; chunk < longest; ++chunk) {
         for (std::uint32_t tree = 0; tree < trees_.size(); ++tree) {
             const Branch& branch = schedule_->branches[tree];
-            const bool due = !branch.parent || chunk < schedule_->options.window_chunks;
+            const bool due = !branch.parent || chunk < branch.window_chunks;
             if (chunk < branch.chunks && branch.children.empty() && due) contribute(tree, chunk);
         }
     }
@@ -147,7 +147,7 @@ AllReduce::Staged& AllReduce::staged(NodeId from, const ChunkHeader& header) {
 }
 
 bool AllReduce::in_window(std::uint32_t tree, std::uint32_t chunk) const {
-    const std::uint32_t window = schedule_->options.window_chunks;
+    const std::uint32_t window = schedule_->branches[tree].window_chunks;
     return chunk < window || trees_[tree].progress[chunk - window] == Progress::known;
 }
 
@@ -279,7 +279,7 @@ void AllReduce::know(std::uint32_t tree, std::uint32_t chunk) {
         decode(schedule_->options.encoding, bytes, vectors_.output.subspan(floats.first, floats.count));
     }
     --results_missing_;
-    const std::uint64_t next = std::uint64_t{chunk} + schedule_->options.window_chunks;
+    const std::uint64_t next = std::uint64_t{chunk} + branch.window_chunks;
     if (branch.parent && branch.children.empty() && next < branch.chunks)
         contribute(tree, static_cast<std::uint32_t>(next));
     if (results_missing_ == 0) end(Complete{.lost = lost_});

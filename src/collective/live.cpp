@@ -35,7 +35,7 @@ void LiveTransport::connect(net::Links& links, Receiver& receiver) {
 void LiveTransport::send(NodeId to, const ChunkHeader& header, std::span<const std::byte> payload,
                          std::shared_ptr<const void> owner) {
     // A peer whose link is gone gets nothing; that it is gone, the engine is told by whoever hears of it (peer_lost).
-    (void)links_->send_bulk(to, head_of(header), payload, header.tree + header.chunk, std::move(owner));
+    (void)links_->send_bulk(to, head_of(header), payload, net::any_lane, std::move(owner));
 }
 
 void LiveTransport::resume(NodeId from) {

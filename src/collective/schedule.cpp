@@ -3,6 +3,7 @@
 #include "base/hash.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <string>
 
@@ -10,7 +11,7 @@ namespace chaos::collective {
 namespace {
 
 // Named by the hash: members that cut or add differently refuse each other's chunks.
-constexpr std::uint64_t engine_version = 1;
+constexpr std::uint64_t engine_version = 2;
 
 std::uint64_t chunk_floats(const ScheduleOptions& options) {
     return options.chunk_bytes / sizeof(float);
@@ -68,6 +69,13 @@ Result<void> check_plan(const plan::SyncPlan& plan, std::size_t members) {
     return {};
 }
 
+// In proportion to the longest tree's, but enough for a chunk on each hop of a short way.
+std::uint32_t window_of(const plan::SyncTree& tree, std::uint64_t longest, const ScheduleOptions& options) {
+    constexpr std::uint32_t least = 4;
+    const std::uint64_t part = plan::mul_div(options.window_chunks, tree.bytes, longest);
+    return std::min(options.window_chunks, std::max(least, static_cast<std::uint32_t>(part)));
+}
+
 std::uint64_t hash_of(const plan::SyncPlan& plan, const ScheduleOptions& options, std::span<const NodeId> members) {
     std::vector<std::uint64_t> words{
         engine_version,        plan.hash,   static_cast<std::uint64_t>(options.encoding), options.chunk_bytes,
@@ -103,10 +111,41 @@ Schedule::Range Schedule::bytes_of(std::uint32_t tree, std::uint32_t chunk) cons
 std::uint64_t Schedule::max_staging_bytes() const {
     std::uint64_t slots = 0;
     for (const Branch& branch : branches) {
-        const std::uint64_t window = std::min(options.window_chunks, branch.chunks);
+        const std::uint64_t window = std::min(branch.window_chunks, branch.chunks);
         slots += window * (branch.children.size() + (branch.parent ? 1 : 0));
     }
     return slots * slot_bytes;
+}
+
+std::uint32_t fit_chunk_bytes(const plan::SyncRequest& request) {
+    constexpr std::uint64_t least = 16U << 10;
+    constexpr std::uint64_t most = 256U << 10;
+    constexpr std::uint64_t chunks = 1024;         // a way of a few hops through a few trees is a percent or two then
+    constexpr std::uint64_t handled_per_s = 4000;  // a quarter of a millisecond each
+    std::uint64_t fastest = 0;
+    for (const plan::SyncLink& link : request.links)
+        fastest = std::max({fastest, link.a_to_b_bytes_per_s, link.b_to_a_bytes_per_s});
+    const std::uint64_t enough = std::max(request.bytes / chunks, fastest / handled_per_s);
+    return static_cast<std::uint32_t>(std::clamp(std::bit_floor(enough), least, most));
+}
+
+std::uint32_t fit_window_chunks(const plan::SyncRequest& request, const plan::SyncPlan& plan) {
+    constexpr std::uint64_t queues_ns = 40'000'000;  // where chunks wait on their way
+    constexpr std::uint64_t least = 8;
+    constexpr std::uint64_t most_bytes = std::uint64_t{16} << 20;  // to stage, for each child
+    std::uint64_t longest = 0;
+    for (const plan::SyncTree& tree : plan.trees) longest = std::max(longest, tree.bytes);
+    const std::uint64_t chunks = (longest + request.chunk_bytes - 1) / request.chunk_bytes;
+    if (chunks <= least || request.links.empty()) return static_cast<std::uint32_t>(least);
+    const std::uint64_t time = plan::predict_sync_ns(request, plan.trees);
+    plan::SyncRequest load = request;
+    load.chunk_bytes = 1;
+    for (plan::SyncLink& link : load.links) link.delay_ns = 0;
+    const std::uint64_t way = time - std::min(time, plan::predict_sync_ns(load, plan.trees));
+    const std::uint64_t covered = std::min(time, 2 * way + queues_ns);
+    const std::uint64_t window = plan::mul_div(chunks, covered, std::max<std::uint64_t>(time, 1)) + 1;
+    const std::uint64_t most = std::clamp(most_bytes / request.chunk_bytes, least, std::uint64_t{max_window_chunks});
+    return static_cast<std::uint32_t>(std::clamp(window, least, most));
 }
 
 Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeId> members, NodeId self,
@@ -121,6 +160,9 @@ Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeI
     if (found == members.end()) return Error{"this node takes no part in the exchange"};
     const auto own = static_cast<std::uint32_t>(found - members.begin());
 
+    std::uint64_t longest = 0;
+    for (const plan::SyncTree& tree : plan.trees) longest = std::max(longest, tree.bytes);
+
     Schedule schedule;
     schedule.self = self;
     schedule.options = options;
@@ -132,6 +174,7 @@ Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeI
         const std::uint64_t chunks = (branch.floats + chunk_floats(options) - 1) / chunk_floats(options);
         if (chunks > UINT32_MAX) return Error{"a tree of the sync plan has too many chunks; take longer ones"};
         branch.chunks = static_cast<std::uint32_t>(chunks);
+        branch.window_chunks = window_of(tree, longest, options);
         branch.first_byte = schedule.result_bytes;
         // Chunks hold whole blocks and ranges are padded, so that every chunk is aligned as a float is.
         const std::uint64_t bytes = encoded_bytes(options.encoding, branch.floats);

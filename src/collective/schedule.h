@@ -21,8 +21,10 @@ struct ScheduleOptions {
     std::uint64_t view = 0;  // some bits of the view's name: lines of views that have forked refuse each other
     Encoding encoding = Encoding::fp32;
     std::uint32_t chunk_bytes = 256U << 10;  // as fp32; a multiple of 512, so that chunks hold whole blocks
-    // A member sends the sum of chunk k of a tree only when it knows the result of chunk k - window_chunks. This bounds
-    // what its parent must stage without another message, and needs to cover rate times the way up and down a tree.
+    // A member sends the sum of chunk k of a tree only when it knows the result of chunk k - window. This bounds what
+    // its parent must stage without another message, and needs to cover rate times the way up and down a tree. More is
+    // no better: sums that are early stand in the way of results that others wait for. This is the window of the tree
+    // with the most chunks; others have less in proportion, so that all trees advance alike.
     std::uint32_t window_chunks = 64;
 };
 
@@ -31,6 +33,7 @@ struct Branch {
     std::uint64_t first_float = 0;
     std::uint64_t floats = 0;
     std::uint32_t chunks = 0;
+    std::uint32_t window_chunks = 0;
     std::optional<NodeId> parent;  // none: this member is the root
     std::vector<NodeId> children;  // ascending: the order in which sums are added
     std::uint64_t first_byte = 0;  // of the tree's range in the encoded result
@@ -56,6 +59,12 @@ struct Schedule {
     // No exchange holds more than this for sums that wait to be added or to leave.
     [[nodiscard]] std::uint64_t max_staging_bytes() const;
 };
+
+// The chunks to ask a plan for, and to execute it with: short enough that filling the trees costs little beside the
+// load, and long enough that handling them does not slow down the fastest link. The same on every member.
+[[nodiscard]] std::uint32_t fit_chunk_bytes(const plan::SyncRequest& request);
+// The window for a plan that was made for this request, or for any other trees over its links.
+[[nodiscard]] std::uint32_t fit_window_chunks(const plan::SyncRequest& request, const plan::SyncPlan& plan);
 
 // `members` are the nodes that the plan's indexes mean. Refuses in words a plan that makes no sense.
 [[nodiscard]] Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeId> members, NodeId self,

@@ -90,5 +90,56 @@ TEST(Schedule, AResultOfAnotherSizeIsNotDecoded) {
     EXPECT_TRUE(decode_result(*schedule, std::vector<std::byte>(40), result).ok());
 }
 
+plan::SyncRequest three_members(std::uint64_t bytes, std::uint64_t bytes_per_s, std::uint64_t delay_ns) {
+    plan::SyncRequest request;
+    request.bytes = bytes;
+    request.members = {{.id = 0}, {.id = 1}, {.id = 2}};
+    for (const auto& [from, to] : {std::pair{0U, 1U}, {0U, 2U}, {1U, 2U}})
+        request.links.push_back({.a = from,
+                                 .b = to,
+                                 .a_to_b_bytes_per_s = bytes_per_s,
+                                 .b_to_a_bytes_per_s = bytes_per_s,
+                                 .delay_ns = delay_ns});
+    request.chunk_bytes = fit_chunk_bytes(request);
+    return request;
+}
+
+TEST(Schedule, ChunksFitTheVectorAndTheLinks) {
+    EXPECT_EQ(three_members(16'000'000, 1'250'000, 0).chunk_bytes, 16U << 10);
+    EXPECT_EQ(three_members(64 << 20, 1'250'000, 0).chunk_bytes, 64U << 10);
+    EXPECT_EQ(three_members(1'000, 1'250'000, 0).chunk_bytes, 16U << 10);
+    EXPECT_EQ(three_members(1ULL << 40, 1'250'000, 0).chunk_bytes, 256U << 10);
+    EXPECT_EQ(three_members(64 << 20, 2'000'000'000, 0).chunk_bytes, 256U << 10);
+}
+
+TEST(Schedule, AWindowCoversTheWayUpAndDown) {
+    const auto window_ns = [](const plan::SyncRequest& request) {
+        const auto plan = plan::plan_sync(request);
+        const std::uint64_t window = fit_window_chunks(request, *plan);
+        std::uint64_t longest = 0;
+        for (const plan::SyncTree& tree : plan->trees) longest = std::max(longest, tree.bytes);
+        return plan::mul_div(plan->predicted_ns, window * request.chunk_bytes, longest);
+    };
+    // There and back over a link, at least; but not much more than it needs.
+    EXPECT_GT(window_ns(three_members(64 << 20, 1'250'000, 50'000'000)), 100'000'000U);
+    EXPECT_LT(window_ns(three_members(64 << 20, 1'250'000, 50'000'000)), 2'000'000'000U);
+    EXPECT_LT(window_ns(three_members(64 << 20, 1'250'000, 0)), 1'000'000'000U);
+    // Never more than memory allows.
+    const plan::SyncRequest fast = three_members(1ULL << 30, 2'000'000'000, 500'000'000);
+    EXPECT_EQ(fit_window_chunks(fast, *plan::plan_sync(fast)), 64U);
+}
+
+TEST(Schedule, SmallTreesHaveSmallWindows) {
+    plan::SyncPlan plan = test::star_plan(3, 100 * 128, 0);
+    plan.trees.push_back({.first_byte = plan.trees[0].bytes, .bytes = plan.trees[0].bytes / 2, .parent = {0, 0, 0}});
+    plan.trees.push_back({.first_byte = plan.trees[0].bytes / 2 * 3, .bytes = 512, .parent = {0, 0, 0}});
+    const std::vector<NodeId> members{a, b, c};
+    const auto schedule = make_schedule(plan, members, a, {.chunk_bytes = 512, .window_chunks = 20});
+    ASSERT_TRUE(schedule.ok()) << schedule.error().message;
+    EXPECT_EQ(schedule->branches[0].window_chunks, 20U);
+    EXPECT_EQ(schedule->branches[1].window_chunks, 10U);
+    EXPECT_EQ(schedule->branches[2].window_chunks, 4U);
+}
+
 }  // namespace
 }  // namespace chaos::collective
