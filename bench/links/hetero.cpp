@@ -191,7 +191,7 @@ Result<Seen> run_seed(std::uint64_t seed, std::uint64_t bytes, unsigned rounds) 
 
 Result<Table> compare_plans(bool quick, std::vector<Figure>& figures) {
     const std::uint64_t bytes = 16'000'000;
-    const unsigned rounds = quick ? 1 : 3;
+    const unsigned rounds = quick ? 1 : 2;
     Table table{.head = {"seed", "plan", "bound", "plan / bound", "ring / plan", "tree / plan", "% machine"},
                 .rows = {}};
     std::vector<double> vs_ring;

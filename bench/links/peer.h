@@ -45,6 +45,7 @@ public:
     void link_closed(NodeId peer, const std::string& why) override;
     void dial_failed(NodeId peer, const std::string& address, const std::string& why) override;
     void received(NodeId from, std::span<const std::uint8_t> message) override;
+    void received_work(NodeId, std::span<const std::uint8_t>) override {}
     void turned_away(const std::string& who, const std::string& why) override;
 
     net::asio::io_context loop{1};

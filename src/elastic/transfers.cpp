@@ -35,7 +35,7 @@ bool Transfers::send(NodeId to, std::uint64_t number, std::span<const std::byte>
                                  .first = number,
                                  .second = first,
                                  .third = bytes.size()};
-        if (!links_->send_bulk(to, head, piece, static_cast<std::uint32_t>(first / piece_bytes), owner)) return false;
+        if (!links_->send_bulk(to, head, piece, net::any_lane, owner)) return false;
     }
     return true;
 }

@@ -9,6 +9,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
+#include <bit>
 
 namespace chaos::net {
 namespace {
@@ -199,8 +200,10 @@ bool Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     }
     if (place.stream) place.stream->close();
     place.stream = stream;
+    place.writing = false;
     place.acknowledged_bytes = 0;
     place.limit = no_limit;
+    place.unsent_bytes = most_unsent_bytes;
     state.prepare_bulk(*stream);
     state.share_limits();
     asio::co_spawn(state.loop, read_bulk(number, stream), asio::detached);
@@ -294,16 +297,13 @@ awaitable<void> Link::keep_pace() {
         Pacer::Sample sample{.elapsed = now - before, .delivered_bytes = 0, .round_trip = std::chrono::hours(1)};
         for (const auto& place : places) {
             if (!place->stream) continue;
-            const int socket = place->stream->socket().native_handle();
-            const std::optional<SocketReport> report = report_of(socket);
+            const std::optional<SocketReport> report = report_of(place->stream->socket().native_handle());
             if (!report) continue;
             sample.delivered_bytes += report->acknowledged_bytes - place->acknowledged_bytes;
             place->acknowledged_bytes = report->acknowledged_bytes;
             if (busy(*place)) sample.round_trip = std::min(sample.round_trip, report->round_trip);
             pacer.know_path(report->shortest_round_trip);
-            const std::size_t ahead =
-                std::clamp<std::size_t>(report->bytes_per_s / unsent_per_s, least_unsent_bytes, most_unsent_bytes);
-            set_unsent_bytes(socket, ahead);
+            if (report->bytes_per_s > 0) keep_unsent(*place, report->bytes_per_s / unsent_per_s);
         }
         if (is_busy && was_busy) {
             paced = pacer.step(sample);
@@ -317,6 +317,13 @@ awaitable<void> Link::keep_pace() {
         before = now;
     }
     pacing = false;
+}
+
+void Link::keep_unsent(BulkPlace& place, std::size_t bytes) {
+    bytes = std::bit_ceil(std::clamp(bytes, least_unsent_bytes, most_unsent_bytes));
+    if (bytes == place.unsent_bytes) return;
+    place.unsent_bytes = bytes;
+    set_unsent_bytes(place.stream->socket().native_handle(), bytes);
 }
 
 // `all`: bytes per second for all places together.

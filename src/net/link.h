@@ -36,14 +36,15 @@ struct BulkPlace {
     BulkQueues waiting;  // for this one; besides, there is what waits for any
     bool writing = false;
     std::deque<BulkFrame> unconfirmed;
-    std::uint64_t confirmed = 0;           // frames that have arrived at the other end
-    std::uint64_t received = 0;            // frames that have arrived here
-    std::uint64_t told = 0;                // ... and that the other end was told of
-    std::uint64_t received_bytes = 0;      // since then
-    std::uint64_t acknowledged_bytes = 0;  // by the other end's system, of this connection
-    std::uint64_t limit = no_limit;        // bytes per second, as the system was told
-    asio::steady_timer wake;               // the writer sleeps on it
-    asio::steady_timer may_read;           // the reader, when its receiver is not ready
+    std::uint64_t confirmed = 0;                   // frames that have arrived at the other end
+    std::uint64_t received = 0;                    // frames that have arrived here
+    std::uint64_t told = 0;                        // ... and that the other end was told of
+    std::uint64_t received_bytes = 0;              // since then
+    std::uint64_t acknowledged_bytes = 0;          // by the other end's system, of this connection
+    std::uint64_t limit = no_limit;                // bytes per second, as the system was told
+    std::size_t unsent_bytes = most_unsent_bytes;  // ... and how much it takes ahead
+    asio::steady_timer wake;                       // the writer sleeps on it
+    asio::steady_timer may_read;                   // the reader, when its receiver is not ready
 };
 
 struct LinksState;
@@ -83,6 +84,7 @@ struct Link : std::enable_shared_from_this<Link> {
     [[nodiscard]] bool busy(const BulkPlace& place) const;
     [[nodiscard]] std::size_t busy_places() const;
     void set_limits(std::uint64_t all);
+    static void keep_unsent(BulkPlace& place, std::size_t bytes);
     bool attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
     void end(const std::string& why);
 
