@@ -282,39 +282,47 @@ std::size_t Link::busy_places() const {
     return static_cast<std::size_t>(std::ranges::count_if(places, [&](const auto& place) { return busy(*place); }));
 }
 
+// What the system tells of the connections that are busy; nothing where there are none, or it does not tell.
+std::optional<Pacer::Sample> Link::ask_connections(std::chrono::nanoseconds elapsed) {
+    Pacer::Sample sample{.elapsed = elapsed, .delivered_bytes = 0, .round_trip = std::chrono::nanoseconds::max()};
+    bool told = false;
+    for (const auto& place : places) {
+        if (!place->stream) continue;
+        const std::optional<SocketReport> report = report_of(place->stream->socket().native_handle());
+        if (!report) continue;
+        sample.delivered_bytes += report->acknowledged_bytes - place->acknowledged_bytes;
+        place->acknowledged_bytes = report->acknowledged_bytes;
+        pacer.know_path(report->shortest_round_trip);
+        if (report->bytes_per_s > 0) keep_unsent(*place, report->bytes_per_s / unsent_per_s);
+        if (!busy(*place)) continue;
+        sample.round_trip = std::min(sample.round_trip, report->round_trip);
+        told = true;
+    }
+    return told ? std::optional(sample) : std::nullopt;
+}
+
 // Watches the connections while there is something to send, and says how fast they may.
 awaitable<void> Link::keep_pace() {
     const std::shared_ptr<Link> keep = shared_from_this();
     asio::steady_timer tick(state.loop);
     auto before = std::chrono::steady_clock::now();
     bool was_busy = false;
-    for (int resting = 0; !ended && resting < intervals_until_rest;) {
+    for (int resting = 0; resting < intervals_until_rest;) {
         tick.expires_after(pace_interval);
         co_await tick.async_wait(asio::as_tuple(asio::use_awaitable));
-        if (ended) break;
+        if (ended) co_return;
         const auto now = std::chrono::steady_clock::now();
-        const bool is_busy = busy_places() > 0;
-        Pacer::Sample sample{.elapsed = now - before, .delivered_bytes = 0, .round_trip = std::chrono::hours(1)};
-        for (const auto& place : places) {
-            if (!place->stream) continue;
-            const std::optional<SocketReport> report = report_of(place->stream->socket().native_handle());
-            if (!report) continue;
-            sample.delivered_bytes += report->acknowledged_bytes - place->acknowledged_bytes;
-            place->acknowledged_bytes = report->acknowledged_bytes;
-            if (busy(*place)) sample.round_trip = std::min(sample.round_trip, report->round_trip);
-            pacer.know_path(report->shortest_round_trip);
-            if (report->bytes_per_s > 0) keep_unsent(*place, report->bytes_per_s / unsent_per_s);
-        }
-        if (is_busy && was_busy) {
-            paced = pacer.step(sample);
+        const std::optional<Pacer::Sample> sample = ask_connections(now - before);
+        if (sample && was_busy) {
+            paced = pacer.step(*sample);
         } else {
             pacer.pause();
         }
         if (state.options.max_send_bytes_per_s == 0) set_limits(paced);
         state.share_limits();
-        resting = is_busy ? 0 : resting + 1;
-        was_busy = is_busy;
         before = now;
+        was_busy = sample.has_value();
+        resting = was_busy ? 0 : resting + 1;
     }
     pacing = false;
 }

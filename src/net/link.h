@@ -83,6 +83,7 @@ struct Link : std::enable_shared_from_this<Link> {
     std::optional<BulkFrame> next_frame(BulkPlace& place);
     [[nodiscard]] bool busy(const BulkPlace& place) const;
     [[nodiscard]] std::size_t busy_places() const;
+    std::optional<Pacer::Sample> ask_connections(std::chrono::nanoseconds elapsed);
     void set_limits(std::uint64_t all);
     static void keep_unsent(BulkPlace& place, std::size_t bytes);
     bool attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
