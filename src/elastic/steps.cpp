@@ -285,7 +285,7 @@ void Steps::give_result(NodeId to, std::uint64_t step, std::uint64_t transfer) {
         answer.set_lineage(kept_->lineage.data(), kept_->lineage.size());
     }
     if (member_->links().send_work(to, bytes_of(message)) && here)
-        (void)transfers_.send(to, transfer, kept_->encoded, kept_->encoded_owner);
+        (void)transfers_.send(to, net::BulkKind::results, transfer, kept_->encoded, kept_->encoded_owner);
 }
 
 Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {

@@ -1,5 +1,5 @@
-// Large things from one member to another: results, and later shards of the state. They travel as bulk frames of the
-// kind `state`, cut into pieces over all connections of a link:
+// Large things from one member to another: results, and later shards of the state. They travel as bulk frames, cut into
+// pieces over all connections that serve their kind:
 //
 //   first: the transfer's number | second: the piece's first byte | third: bytes in all
 //
@@ -36,7 +36,8 @@ public:
     void forget(std::uint64_t number);
 
     // False: there is no link.
-    bool send(NodeId to, std::uint64_t number, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+    bool send(NodeId to, net::BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
+              std::shared_ptr<const void> owner);
 
     Place place_for(NodeId from, const net::BulkHead& head) override;
     void arrived(NodeId from, const net::BulkHead& head) override;

@@ -34,7 +34,7 @@ Result<BulkHead> decode_bulk_head(std::span<const std::byte, bulk_head_bytes> by
     const std::byte* at = bytes.data();
     BulkHead head;
     const auto kind = take<std::uint32_t>(at);
-    if (kind > static_cast<std::uint32_t>(BulkKind::state)) return Error{"bulk data of an unknown kind"};
+    if (kind >= bulk_kinds) return Error{"bulk data of an unknown kind"};
     head.kind = static_cast<BulkKind>(kind);
     head.bytes = take<std::uint32_t>(at);
     if (head.bytes > max_bulk_bytes) return Error{"a bulk frame is larger than the limit"};

@@ -20,8 +20,10 @@ inline constexpr std::size_t max_bulk_bytes = 1 << 20;
 inline constexpr std::size_t control_head_bytes = 4;
 inline constexpr std::size_t bulk_head_bytes = 40;
 
-// In order of urgency: whatever waits of an earlier kind leaves first.
-enum class BulkKind : std::uint8_t { gradients, state };
+// Gradients leave before state. Results, which a member lacks that is behind, have a connection of their own: on the
+// others, gradients of the next step may be waiting for that very member.
+enum class BulkKind : std::uint8_t { gradients, state, results };
+inline constexpr std::size_t bulk_kinds = 3;
 
 struct BulkHead {
     BulkKind kind = BulkKind::gradients;

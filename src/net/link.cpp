@@ -42,7 +42,7 @@ Link::Link(LinksState& links, NodeId other)
     : owner(links.shared_from_this()), state(links), peer(other), wake(links.loop) {}
 
 void Link::start() {
-    for (std::uint32_t place = 0; place < state.options.bulk_connections; ++place)
+    for (std::uint32_t place = 0; place < state.options.bulk_connections + 1; ++place)
         places.push_back(std::make_unique<BulkPlace>(state.loop));
     asio::co_spawn(state.loop, read_control(control), asio::detached);
     asio::co_spawn(state.loop, write_control(control), asio::detached);
@@ -213,13 +213,15 @@ bool Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
 
 void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
     const auto kind = static_cast<std::size_t>(frame.head.kind);
-    if (lane == any_lane) {
+    if (lane == any_lane && frame.head.kind != BulkKind::results) {
         waiting[kind].push_back(std::move(frame));
+        const auto end = places.end() - 1;
         const auto free =
-            std::ranges::find_if(places, [](const auto& place) { return place->stream && !place->writing; });
-        if (free != places.end()) (*free)->wake.cancel();
+            std::find_if(places.begin(), end, [](const auto& place) { return place->stream && !place->writing; });
+        if (free != end) (*free)->wake.cancel();
     } else {
-        BulkPlace& place = *places[lane % places.size()];
+        const bool result = frame.head.kind == BulkKind::results;
+        BulkPlace& place = result ? *places.back() : *places[lane % (places.size() - 1)];
         place.waiting[kind].push_back(std::move(frame));
         place.wake.cancel();
     }
@@ -230,6 +232,13 @@ void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
 
 // Gradients before state; but while both wait, state gets its share.
 std::optional<BulkFrame> Link::next_frame(BulkPlace& place) {
+    if (&place == places.back().get()) {
+        auto& results = place.waiting[static_cast<std::size_t>(BulkKind::results)];
+        if (results.empty()) return std::nullopt;
+        BulkFrame frame = std::move(results.front());
+        results.pop_front();
+        return frame;
+    }
     const auto queue_of = [&](BulkKind kind) {
         const auto index = static_cast<std::size_t>(kind);
         return !place.waiting[index].empty() ? &place.waiting[index] : &waiting[index];
@@ -275,7 +284,8 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
 }
 
 bool Link::busy(const BulkPlace& place) const {
-    return place.stream && (place.writing || !place.waiting[0].empty() || !place.waiting[1].empty());
+    return place.stream &&
+           (place.writing || std::ranges::any_of(place.waiting, [](const auto& queue) { return !queue.empty(); }));
 }
 
 std::size_t Link::busy_places() const {

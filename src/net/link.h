@@ -24,11 +24,11 @@ struct BulkFrame {
     std::shared_ptr<const void> owner;
 };
 
-using BulkQueues = std::array<std::deque<BulkFrame>, 2>;  // by kind
+using BulkQueues = std::array<std::deque<BulkFrame>, bulk_kinds>;  // by kind
 
 // One of the bulk connections of a link; or its place, while there is none.
 //
-//   waiting[gradients], waiting[state] ──► sent, not known to have arrived ──► forgotten
+//   waiting, by kind ──► sent, not known to have arrived ──► forgotten
 struct BulkPlace {
     explicit BulkPlace(asio::io_context& loop) : wake(loop), may_read(loop) {}
 
@@ -61,9 +61,9 @@ struct Link : std::enable_shared_from_this<Link> {
     StreamPtr control;
     std::deque<std::vector<std::byte>> outgoing;  // control frames
     std::size_t outgoing_bytes = 0;
-    asio::steady_timer wake;  // the writer of control frames sleeps on it
-    std::vector<std::unique_ptr<BulkPlace>> places;
-    BulkQueues waiting;  // for the first place that is free
+    asio::steady_timer wake;                         // the writer of control frames sleeps on it
+    std::vector<std::unique_ptr<BulkPlace>> places;  // the last is for results alone
+    BulkQueues waiting;                              // for the first place that is free
     // What state may send before gradients do: grows with what they send.
     std::uint64_t state_credit_bytes = 0;
     Pacer pacer;

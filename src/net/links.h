@@ -3,8 +3,8 @@
 // long fat pipe, and what is urgent never waits behind what is large.
 //
 //            ┌──────────── control: Hello, cluster messages, ping ───────────┐
-//   node A ──┤──────────── bulk 0: frames, gradients before state ───────────├── node B
-//            └──────────── bulk 1 ... n - 1 ─────────────────────────────────┘
+//   node A ──┤──────────── bulk 0 ... n - 1: gradients before state ─────────├── node B
+//            └──────────── bulk n: results for who is behind ────────────────┘
 //
 // Either end may dial; one that can be dialled is enough. If both dial at once, the connection dialled by the smaller
 // id stays. The end that dialled the control connection dials the bulk ones too, and dials them again, ever later, if

@@ -111,6 +111,17 @@ TEST(Links, GradientsWithoutEndLeaveStateItsShare) {
     EXPECT_EQ(state_in(100), 20);
 }
 
+// A member that is behind gets what it lacks, although gradients of the next step stand at its door.
+TEST(Links, ResultsPassWhileGradientsWait) {
+    Pair pair;
+    pair.b.not_ready = true;
+    const auto data = std::make_shared<std::vector<std::byte>>(1 << 20);
+    for (std::uint32_t i = 0; i < 64; ++i) pair.a.links.send_bulk(pair.b.id, {.bytes = 1 << 20}, *data, any_lane, data);
+    pair.a.links.send_bulk(pair.b.id, {.kind = BulkKind::results, .bytes = 1 << 20}, *data, any_lane, data);
+    ASSERT_TRUE(pair.a.wait([&] { return !pair.b.heads.empty(); }));
+    EXPECT_EQ(pair.b.heads.front().kind, BulkKind::results);
+}
+
 TEST(Links, AnyConnectionThatIsFreeTakesFramesOfNoLane) {
     Pair pair;
     pair.b.not_ready = true;

@@ -72,7 +72,7 @@ public:
 
     Place place_for(NodeId, const BulkHead& head) override {
         if (head.fourth == 99) return {.kind = Place::Kind::skip};
-        if (not_ready) return {.kind = Place::Kind::wait};
+        if (not_ready && head.kind != BulkKind::results) return {.kind = Place::Kind::wait};
         taking.resize(head.bytes);
         return {.kind = Place::Kind::here, .at = taking};
     }
