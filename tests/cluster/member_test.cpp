@@ -7,19 +7,6 @@
 namespace chaos::cluster {
 namespace {
 
-// A village of `count` houses, all active.
-void populate(Village& village, unsigned count) {
-    village.found(0);
-    std::vector<unsigned> all{0};
-    for (unsigned i = 1; i < count; ++i) {
-        village.join(i, 0);
-        all.push_back(i);
-    }
-    ASSERT_TRUE(village.until([&] { return village.settled(all); })) << village.story();
-    const std::uint64_t reached = village.member(0).applied();
-    ASSERT_TRUE(village.until([&] { return village.advanced(all, reached + 3); }));
-}
-
 bool trains(Village& village, const std::vector<unsigned>& members, Nanoseconds limit = 60 * second) {
     if (!village.until([&] { return village.settled(members); }, limit)) return false;
     const std::uint64_t reached = village.member(members[0]).applied();

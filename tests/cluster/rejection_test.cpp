@@ -18,19 +18,6 @@ NodeId node(unsigned number) {
     return Village::node(number);
 }
 
-// A village of `count` houses, all active.
-void populate(Village& village, unsigned count) {
-    village.found(0);
-    std::vector<unsigned> all{0};
-    for (unsigned i = 1; i < count; ++i) {
-        village.join(i, 0);
-        all.push_back(i);
-    }
-    ASSERT_TRUE(village.until([&] { return village.settled(all); })) << village.story();
-    const std::uint64_t reached = village.member(0).applied();
-    ASSERT_TRUE(village.until([&] { return village.advanced(all, reached + 3); })) << village.story();
-}
-
 bool listed(Village& village, unsigned by, unsigned number) {
     return village.member(by).view()->find(node(number)) != nullptr;
 }

@@ -4,6 +4,8 @@
 
 #include "cluster/member.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -246,5 +248,18 @@ private:
         }
     }
 };
+
+// A village of `count` houses, all active.
+inline void populate(Village& village, unsigned count) {
+    village.found(0);
+    std::vector<unsigned> all{0};
+    for (unsigned i = 1; i < count; ++i) {
+        village.join(i, 0);
+        all.push_back(i);
+    }
+    ASSERT_TRUE(village.until([&] { return village.settled(all); })) << village.story();
+    const std::uint64_t reached = village.member(0).applied();
+    ASSERT_TRUE(village.until([&] { return village.advanced(all, reached + 3); })) << village.story();
+}
 
 }  // namespace chaos::cluster
