@@ -12,12 +12,24 @@ namespace {
 using cluster::NodeId;
 using cluster::Signature;
 
+cluster::Name stand_in_institution() {
+    return sha256("institution");
+}
+
 class StandIn : public cluster::Signer {
 public:
     explicit StandIn(NodeId self) : self_(self) {}
     Signature sign(std::span<const std::uint8_t> bytes) const override { return of(self_, bytes); }
     bool verify(NodeId author, std::span<const std::uint8_t> bytes, const Signature& signature) const override {
         return of(author, bytes) == signature;
+    }
+
+    // Nobody here is a stranger.
+    Result<cluster::Vouched> vouched(NodeId, std::span<const std::uint8_t>) const override {
+        return cluster::Vouched{.institution = stand_in_institution()};
+    }
+    Result<cluster::Revocation> revocation(std::span<const std::uint8_t>) const override {
+        return Error{"this stand-in knows no revocations"};
     }
 
 private:
@@ -32,23 +44,26 @@ private:
 
 }  // namespace
 
-std::vector<std::pair<NodeId, std::unique_ptr<cluster::Signer>>> make_signers(std::uint64_t seed, std::uint32_t count,
-                                                                              bool real) {
-    std::vector<std::pair<NodeId, std::unique_ptr<cluster::Signer>>> signers;
+Residents make_residents(std::uint64_t seed, std::uint32_t count, bool real) {
+    constexpr net::UnixSeconds not_after = 4'000'000'000;
+    const net::SecretKey root = net::SecretKey::from_seed(net::Seed{1});
+    Residents residents{.institution = real ? root.public_key() : stand_in_institution(), .nodes = {}};
     for (std::uint32_t i = 0; i < count; ++i) {
-        NodeId id{.high = random_bits(seed, 1, i), .low = random_bits(seed, 2, i)};
+        Resident& resident = residents.nodes.emplace_back();
+        resident.id = {.high = random_bits(seed, 1, i), .low = random_bits(seed, 2, i)};
         if (real) {
             net::Seed key_seed{};
-            std::memcpy(key_seed.data(), &id, sizeof id);
+            std::memcpy(key_seed.data(), &resident.id, sizeof resident.id);
             net::SecretKey key = net::SecretKey::from_seed(key_seed);
-            id = net::node_id(key.public_key());
-            signers.emplace_back(id, std::make_unique<net::KeySigner>(std::move(key)));
+            resident.id = net::node_id(key.public_key());
+            resident.credential = net::encode(net::vouch_for(root, key.public_key(), not_after));
+            resident.signer = std::make_unique<net::KeySigner>(std::move(key));
         } else {
-            signers.emplace_back(id, std::make_unique<StandIn>(id));
+            resident.signer = std::make_unique<StandIn>(resident.id);
         }
     }
-    std::ranges::sort(signers, {}, [](const auto& entry) { return entry.first; });
-    return signers;
+    std::ranges::sort(residents.nodes, {}, &Resident::id);
+    return residents;
 }
 
 }  // namespace chaos::bench

@@ -4,13 +4,21 @@
 #include "cluster/message.h"
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace chaos::bench {
 
-// So many nodes with a signer each, in order of their ids. All know each other's keys.
-[[nodiscard]] std::vector<std::pair<cluster::NodeId, std::unique_ptr<cluster::Signer>>> make_signers(
-    std::uint64_t seed, std::uint32_t count, bool real);
+struct Resident {
+    cluster::NodeId id;
+    std::unique_ptr<cluster::Signer> signer;
+    std::vector<std::uint8_t> credential;
+};
+
+// So many nodes of one institution, in order of their ids. All know each other's keys.
+struct Residents {
+    cluster::Name institution{};
+    std::vector<Resident> nodes;
+};
+[[nodiscard]] Residents make_residents(std::uint64_t seed, std::uint32_t count, bool real);
 
 }  // namespace chaos::bench

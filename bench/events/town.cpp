@@ -27,18 +27,18 @@ struct Town::House {
 Town::Town(const TownSettings& settings) : settings_(settings) {
     const std::uint64_t seed = settings.seed;
     std::vector<NodeId> nodes;
-    auto signers = make_signers(seed, settings.members, settings.real_signatures);
+    Residents residents = make_residents(seed, settings.members, settings.real_signatures);
     nodes.reserve(settings.members);
-    for (const auto& [id, signer] : signers) nodes.push_back(id);
+    for (const Resident& resident : residents.nodes) nodes.push_back(resident.id);
     auto view = std::make_shared<View>();
     view->name = view->founder = sha256("town");
     view->batch = 4096;
-    view->institutions = {{.root = sha256("institution")}};
+    view->institutions = {{.root = residents.institution}};
     for (const NodeId node : nodes) {
         MemberInfo member;
         member.id = {.node = node, .incarnation = 1};
         member.standing = Standing::active;
-        member.institution = sha256("institution");
+        member.institution = residents.institution;
         member.speed = 100;
         view->members.push_back(member);
     }
@@ -67,10 +67,10 @@ Town::Town(const TownSettings& settings) : settings_(settings) {
         auto house = std::make_unique<House>();
         house->id = nodes[i];
         house->place = i;
-        house->signer = std::move(signers[i].second);
+        house->signer = std::move(residents.nodes[i].signer);
         Identity identity;
         identity.member = {.node = nodes[i], .incarnation = 2};
-        identity.institution = sha256("institution");
+        identity.credential = residents.nodes[i].credential;
         identity.speed = 100;
         DiskRecord record;
         record.view = view;

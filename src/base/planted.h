@@ -14,6 +14,7 @@ enum class Planted {
     fork_without_waiting,     // forks as soon as a quorum is missing
     promise_not_kept,         // contributes to steps it promised to leave to the next view
     signature_unchecked,      // acts on relayed messages whatever their signature
+    credential_unchecked,     // lets in newcomers whatever their credential
     holder_ignored,           // redoes a step although a kept member has its result
     double_vote_ignored,      // does not expel who votes twice
     result_dropped_early,     // forgets R(s) before s is stable

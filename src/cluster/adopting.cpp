@@ -1,6 +1,7 @@
 // Adopting a decided view: what it means for this node.
 #include "base/planted.h"
 #include "cluster/state.h"
+#include "cluster/trust.h"
 
 #include <algorithm>
 
@@ -28,7 +29,7 @@ bool Member::State::on_decide(const DecidePtr& decide) {
         const bool ours =
             std::ranges::none_of(delta.removals, [&](const Removal& removal) { return removal.node == self(); });
         const bool again =
-            std::ranges::any_of(delta.additions, [&](const MemberInfo& added) { return added.id.node == self(); });
+            std::ranges::any_of(delta.additions, [&](const Newcomer& added) { return added.info.id.node == self(); });
         if (!ours && !again && role == Role::active && is_quorum(tip(), reachable_from(tip(), self(), down_links()))) {
             lose_link(decide->stamp.author.node, Reason::silent);
             return false;
@@ -50,6 +51,7 @@ Result<ViewPtr> Member::State::view_after(const Delta& delta, const Name& name) 
     if (voted && voted->name == name) return voted;
     if (options.views)
         if (ViewPtr known = options.views->find(name)) return known;
+    if (const Result<void> proven = prove_additions(tip(), delta, pending, signer); !proven) return proven.error();
     const ViewPtr governing = line.governing(delta.first_step);
     Result<ViewPtr> next = apply(tip(), governing.get(), delta);
     if (next && options.views) options.views->add(*next);
@@ -120,8 +122,7 @@ void Member::State::after_adoption() {
         if (role == Role::joining) return;
         const bool runs_on = role == Role::active && !view.settlement;
         if (!runs_on) {
-            const bool final = std::ranges::binary_search(view.revoked, self());
-            return exclude("view " + brief(view.name) + " goes on without this node", final);
+            return exclude("view " + brief(view.name) + " goes on without this node", barred(view));
         }
         maybe_start_step();  // its last steps, up to where the view begins
         return;

@@ -108,13 +108,23 @@ private:
     std::set<LinkId> down_;
 };
 
+// The members that go with what is revoked: the node itself, or who came in by the token.
+bool concerns(const View& view, const Revocation& revocation, const MemberInfo& member) {
+    if (revocation.by != Name{} && member.institution != revocation.by) return false;
+    const UsedToken* used = view.find_token(revocation.subject);
+    return member.id.node == revocation.subject || (used != nullptr && used->node == member.id.node);
+}
+
 void compose_institutions(const View& view, const Pending& pending, Draft& draft) {
     std::set<std::pair<RequestKind, Name>> handled;
     for (const auto& [key, request] : pending) {
         if (key.kind == RequestKind::revoke_node || key.kind == RequestKind::expel) {
-            draft.delta().revocations.push_back(request.subject.node);
-            draft.remove(request.subject.node, key.kind == RequestKind::expel ? Reason::expelled : Reason::revoked,
-                         true);
+            const bool expelled = key.kind == RequestKind::expel;
+            const Revocation revocation{.subject = request.subject.node, .by = expelled ? Name{} : request.name};
+            draft.delta().revocations.push_back(revocation);
+            for (const MemberInfo& member : view.members)
+                if (concerns(view, revocation, member))
+                    draft.remove(member.id.node, expelled ? Reason::expelled : Reason::revoked, true);
         }
         if (key.kind != RequestKind::admit_institution && key.kind != RequestKind::remove_institution) continue;
         if (!handled.emplace(key.kind, key.name).second || !approved(view, pending, key.kind, key.name)) continue;
@@ -146,7 +156,7 @@ Figures merged(const LinkInfo& link, const Pending& pending) {
 }
 
 void add_join(const View& view, const Request& request, Draft& draft) {
-    draft.delta().additions.push_back(request.info);
+    draft.delta().additions.push_back(request.newcomer);
     for (const LinkConsent& consent : request.consents) {
         const NodeId peer = consent.stamp.author.node;
         if (!consent.refusal.empty() || consent.offerer != request.subject || !view.is_active(peer) ||
@@ -245,9 +255,9 @@ std::optional<Composed> compose_planned(const View& view, const Pending& pending
         }
     }
     // A joiner none of whose links is kept cannot come in now.
-    std::erase_if(delta.additions, [&](const MemberInfo& added) {
+    std::erase_if(delta.additions, [&](const Newcomer& added) {
         return std::ranges::none_of(delta.link_additions,
-                                    [&](const LinkInfo& link) { return link.id.touches(added.id.node); });
+                                    [&](const LinkInfo& link) { return link.id.touches(added.info.id.node); });
     });
     const bool changes = !delta.removals.empty() || !delta.additions.empty() || !delta.activations.empty() ||
                          !delta.link_removals.empty() || !delta.link_additions.empty() || !delta.institutions.empty() ||

@@ -43,7 +43,7 @@ struct Fitness {
     Kind kind = Kind::fits;
     std::string why = {};
 };
-// Consents are checked by `signer`; null: they were checked before.
+// Credentials, revocations and consents are checked by `signer`; null: they were checked before.
 [[nodiscard]] Fitness fitness(const View& view, const Request& request, const Signer* signer);
 
 // Whether a request that fits has all it needs: institutions are admitted and removed by a majority of institutions.

@@ -1,4 +1,5 @@
 #include "cluster/compose.h"
+#include "cluster/trust.h"
 
 #include <algorithm>
 
@@ -26,10 +27,14 @@ Fitness fitness_of_join(const View& view, const Request& request, const Signer* 
         return refuse("a younger life of this node is a member already");
     if (known != nullptr)
         return refuse("this key is a member already, by an earlier life that has not been missed yet");
-    if (std::ranges::binary_search(view.revoked, request.subject.node)) return refuse("this node was revoked");
-    if (!view.institution_in(request.info.institution)) return refuse("its institution is not in the cluster");
-    if (request.info.id != request.subject || request.info.standing != Standing::syncing)
+    const MemberInfo& info = request.newcomer.info;
+    if (info.id != request.subject || info.standing != Standing::syncing)
         return refuse("the request contradicts itself");
+    if (signer != nullptr)
+        if (const Result<void> proven = proves(request.newcomer, *signer); !proven)
+            return refuse(proven.error().message);
+    const Vouched vouched{.institution = info.institution, .token = request.newcomer.token};
+    if (const Result<void> entry = admits(view, info.id.node, vouched); !entry) return refuse(entry.error().message);
     if (view.members.size() >= max_members) return refuse("the cluster is full");
     const bool linked = std::ranges::any_of(
         request.consents, [&](const LinkConsent& consent) { return view.is_active(consent.stamp.author.node); });
@@ -66,16 +71,24 @@ Fitness fitness_of_link_end(const View& view, const Request& request) {
     return {.kind = carries_steps ? Kind::interrupts : Kind::fits};
 }
 
-Fitness fitness_of_institution(const View& view, const Request& request) {
-    const MemberInfo* author = view.find(request.stamp.author.node);
-    if (author == nullptr) return refuse("only a member may ask for this");
-    if (request.kind == RequestKind::revoke_node) {
-        if (std::ranges::binary_search(view.revoked, request.subject.node)) return {.kind = Kind::done};
-        const MemberInfo* member = view.find(request.subject.node);
-        if (member == nullptr) return refuse("there is no such node");
-        if (member->institution != author->institution) return refuse("an institution revokes its own nodes only");
-        return {};
+// Any member may carry it here: it is the institution's signature that counts. The node need not be there.
+Fitness fitness_of_revocation(const View& view, const Request& request, const Signer* signer) {
+    const Revocation revocation{.subject = request.subject.node, .by = request.name};
+    if (std::ranges::binary_search(view.revoked, revocation)) return {.kind = Kind::done};
+    if (signer != nullptr) {
+        const Result<Revocation> proven = signer->revocation(request.revocation);
+        if (!proven) return refuse(proven.error().message);
+        if (*proven != revocation) return refuse("the revocation is of another node, or by another institution");
     }
+    if (!view.institution_in(revocation.by)) return refuse("the institution that revokes it is not in the cluster");
+    const MemberInfo* member = view.find(revocation.subject);
+    if (member != nullptr && member->institution != revocation.by)
+        return refuse("an institution revokes its own nodes only");
+    return {};
+}
+
+Fitness fitness_of_institution(const View& view, const Request& request) {
+    if (view.find(request.stamp.author.node) == nullptr) return refuse("only a member may ask for this");
     const bool in = view.institution_in(request.name);
     const bool wanted = request.kind == RequestKind::admit_institution;
     return in == wanted ? Fitness{.kind = Kind::done} : Fitness{};
@@ -90,9 +103,12 @@ RequestKey key_of(const Request& request) {
         case RequestKind::activate:
         case RequestKind::leave:
         case RequestKind::speed:
-        case RequestKind::revoke_node:
         case RequestKind::expel:
             key.subject = request.subject;
+            break;
+        case RequestKind::revoke_node:
+            key.subject = request.subject;
+            key.name = request.name;
             break;
         case RequestKind::connect:
         case RequestKind::disconnect:
@@ -149,8 +165,9 @@ Fitness fitness(const View& view, const Request& request, const Signer* signer) 
                                                                                                 : Kind::rides_along};
         case RequestKind::admit_institution:
         case RequestKind::remove_institution:
-        case RequestKind::revoke_node:
             return fitness_of_institution(view, request);
+        case RequestKind::revoke_node:
+            return fitness_of_revocation(view, request, signer);
         case RequestKind::expel:
             return {.kind = view.find(request.subject.node) != nullptr ? Kind::fits : Kind::done};
         case RequestKind::link_up:

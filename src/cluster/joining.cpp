@@ -9,6 +9,7 @@
 //      | ── Request join (consents) ► | ── flooded ──► ...
 //      | ◄── History: the view that lists it
 #include "cluster/state.h"
+#include "cluster/trust.h"
 
 #include <algorithm>
 
@@ -17,10 +18,14 @@ namespace chaos::cluster {
 MemberInfo Member::State::info() const {
     MemberInfo info;
     info.id = identity.member;
-    info.institution = identity.institution;
+    if (vouched) info.institution = vouched->institution;
     info.speed = identity.speed;
     info.address = identity.address;
     return info;
+}
+
+Newcomer Member::State::newcomer() const {
+    return {.info = info(), .credential = identity.credential, .token = vouched ? vouched->token : std::nullopt};
 }
 
 void Member::State::start_joining(std::vector<Candidate> contacts) {
@@ -64,11 +69,7 @@ void Member::State::continue_joining() {
             if (!connection.greeted || connection.role != Role::active) continue;
             join.asked_at = now;
             join.asked.insert(peer);
-            send(peer, make_message(Ask{.member = identity.member,
-                                        .run = identity.run,
-                                        .institution = identity.institution,
-                                        .speed = identity.speed,
-                                        .address = identity.address}));
+            send(peer, make_message(Ask{.run = identity.run, .newcomer = newcomer()}));
         }
         return;
     }
@@ -87,7 +88,7 @@ void Member::State::continue_joining() {
     Request request;
     request.kind = RequestKind::join;
     request.subject = identity.member;
-    request.info = info();
+    request.newcomer = newcomer();
     for (const auto& [peer, consent] : join.consents) {
         request.consents.push_back(consent);
         if (const auto at = connections.find(peer); at != connections.end())
@@ -103,29 +104,34 @@ void Member::State::continue_joining() {
     }
 }
 
+// Says why, each time it is asked; the log hears it once.
+void Member::State::turn_away(NodeId from, const std::string& why) {
+    ++counters.refused;
+    std::string& told = connections.at(from).refusal;
+    if (told != why) note("does not let " + brief(from) + " in: " + why);
+    told = why;
+    send(from, make_message(Answer{.refusal = why, .candidates = {}}));
+}
+
 void Member::State::on_ask(NodeId from, const Ask& ask) {
-    Answer reply;
-    if (role != Role::active || !tip().has(identity.member)) {
-        reply.refusal = "this node is not an active member itself; ask another";
-    } else if (ask.member.node != from) {
+    if (role != Role::active || !tip().has(identity.member))
+        return turn_away(from, "this node is not an active member itself; ask another");
+    const MemberInfo& asker = ask.newcomer.info;
+    if (asker.id.node != from) {
         ++counters.forged;
         return;
-    } else if (ask.run != tip().run) {
-        reply.refusal = "this cluster trains another run";
-    } else if (!tip().institution_in(ask.institution)) {
-        reply.refusal = "its institution is not in the cluster";
-    } else if (std::ranges::binary_search(tip().revoked, from)) {
-        reply.refusal = "this node was revoked";
-    } else if (const MemberInfo* known = tip().find(from); known != nullptr && known->id != ask.member) {
-        reply.refusal = "this key is a member already, by another life that has not been missed yet";
     }
-    if (!reply.refusal.empty()) {
-        ++counters.refused;
-        send(from, make_message(std::move(reply)));
-        return;
-    }
-    if (tip().has(ask.member)) return send_whole(from);
+    if (ask.run != tip().run) return turn_away(from, "this cluster trains another run");
+    if (const Result<void> proven = proves(ask.newcomer, signer); !proven)
+        return turn_away(from, proven.error().message);
+    const Vouched shown{.institution = asker.institution, .token = ask.newcomer.token};
+    if (const Result<void> entry = admits(tip(), from, shown); !entry) return turn_away(from, entry.error().message);
+    if (const MemberInfo* known = tip().find(from); known != nullptr && known->id != asker.id)
+        return turn_away(from, "this key is a member already, by another life that has not been missed yet");
+    if (tip().has(asker.id)) return send_whole(from);
     connections.at(from).role = Role::joining;
+    connections.at(from).refusal.clear();
+    Answer reply;
     // Those with few links first; ties in an order that differs from newcomer to newcomer.
     std::vector<std::tuple<std::size_t, std::uint64_t, const MemberInfo*>> order;
     for (const MemberInfo& member : tip().members) {
@@ -222,10 +228,7 @@ void Member::State::on_join_request(NodeId from, const Request& request) {
     connections.at(from).role = Role::joining;
     const Fitness fit = fitness(tip(), request, &signer);
     if (fit.kind == Fitness::Kind::done) return send_whole(from);
-    if (fit.kind == Fitness::Kind::refused) {
-        ++counters.refused;
-        return send(from, make_message(Answer{.refusal = fit.why, .candidates = {}}));
-    }
+    if (fit.kind == Fitness::Kind::refused) return turn_away(from, fit.why);
     if (!pending.contains(key_of(request))) ask_for(request);
 }
 

@@ -1,5 +1,6 @@
 // Lines that are compared: catching up with decisions, whole views for newcomers, and lines that meet again.
 #include "cluster/state.h"
+#include "cluster/trust.h"
 
 #include <algorithm>
 
@@ -93,7 +94,8 @@ void Member::State::on_whole(NodeId from, const History& history) {
     for (const Decide& decision : history.decisions) {
         const ViewPtr governing = fresh.governing(decision.delta.first_step);
         const Result<ViewPtr> next = apply(*fresh.tip(), governing.get(), decision.delta);
-        if (!next || !signature_fits(*make_message(decision), signer)) {
+        if (!next || !prove_additions(*fresh.tip(), decision.delta, {}, signer) ||
+            !signature_fits(*make_message(decision), signer)) {
             ++counters.refused;
             return;
         }

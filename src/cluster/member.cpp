@@ -106,8 +106,12 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                 state.identity.speed = what.speed;
             } else if constexpr (std::is_same_v<T, FoundCommand>) {
                 if (state.role != Role::outside) return state.note("cannot found a cluster: this node has one already");
+                if (!state.vouched) return state.note("cannot found a cluster: " + state.vouched.error().message);
                 Founding founding = what.founding;
                 founding.founder = state.info();
+                if (state.vouched->token) founding.tokens = {{.token = *state.vouched->token, .node = state.self()}};
+                if (!found(founding)->institution_in(founding.founder.institution))
+                    return state.note("cannot found a cluster: this node's institution is not among those it lists");
                 state.line.begin(found(founding), {});
                 state.role = Role::active;
                 state.act(Adopted{state.line.tip()});
@@ -132,11 +136,17 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     return state.note("there is no link to " + brief(what.peer));
                 state.ask_for(std::move(request));
             } else if constexpr (std::is_same_v<T, InstitutionCommand>) {
+                if (state.line.empty()) return state.note("not possible: this node has no cluster");
                 Request request;
                 request.kind = what.kind;
                 request.name = what.root;
-                request.subject.node = what.node;
-                if (state.line.empty()) return state.note("not possible: this node has no cluster");
+                if (what.kind == RequestKind::revoke_node) {
+                    const Result<Revocation> read = state.signer.revocation(what.revocation);
+                    if (!read) return state.note("not possible: " + read.error().message);
+                    request.name = read->by;
+                    request.subject.node = read->subject;
+                    request.revocation = what.revocation;
+                }
                 state.ask_for(std::move(request));
             }
         },
@@ -243,6 +253,13 @@ bool Member::State::behind() const {
     return taking || (me != nullptr && me->standing == Standing::active && me->first_step > applied);
 }
 
+// Revoked or expelled: there is no use in asking again.
+bool Member::State::barred(const View& view) const {
+    if (!vouched) return view.revokes(self(), {});
+    return view.revokes(self(), vouched->institution) ||
+           (vouched->token && view.revokes(vouched->token->id, vouched->institution));
+}
+
 bool Member::State::votes() const {
     if (line.empty()) return false;
     if (role == Role::active) return tip().has(identity.member) && tip().is_active(self());
@@ -274,8 +291,7 @@ void Member::State::maybe_start_step() {
             if (leaving) return finish_leaving();
             // Others may still need the result from it (detect() sees when not).
             if (!tip().settlement && !connections.empty()) return;
-            const bool final = std::ranges::binary_search(tip().revoked, self());
-            exclude("view " + brief(tip().name) + " goes on without this node", final);
+            exclude("view " + brief(tip().name) + " goes on without this node", barred(tip()));
         }
         return;
     }

@@ -3,8 +3,8 @@
 // own; the live node and the simulator drive this very code. docs/protocol.md is its specification.
 //
 // Read in this order: id.h, view.h (what is agreed), message.h (what is said), line.h (chains of views),
-// compose.h (which view follows from which events), member.h (this file: everything a node does). Callers need only
-// this file.
+// compose.h (which view follows from which events), trust.h (who may be in), member.h (this file: everything a node
+// does). Callers need only this file.
 //
 // A Member is one node's part in the cluster. The driver
 //   - calls step(event, now) for everything that happens, and at wake_at() with a Tick;
@@ -59,7 +59,7 @@ struct Checkpoint {
 struct Identity {
     MemberId member;
     Name run{};
-    Name institution{};
+    std::vector<std::uint8_t> credential;  // what its institution says of it
     std::string address;
     std::uint32_t speed = 0;
 };
@@ -117,8 +117,8 @@ struct DisconnectCommand {
 };
 struct InstitutionCommand {
     RequestKind kind = RequestKind::admit_institution;  // admit_institution, remove_institution, revoke_node
-    Name root{};
-    NodeId node;
+    Name root{};                                        // of the first two
+    std::vector<std::uint8_t> revocation;               // revoke_node: signed by the institution
 };
 
 using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, StepFailed, Synced,

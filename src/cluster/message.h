@@ -26,14 +26,25 @@ namespace chaos::cluster {
 // check it.
 using Signature = std::array<std::uint8_t, 96>;
 
-// Signs in the name of this node, and checks what others signed. An edge to the world: keys live elsewhere, and the
-// simulator has a cheap stand-in.
+// What a credential proves of the node that shows it.
+struct Vouched {
+    Name institution{};
+    std::optional<JoinToken> token = {};  // absent: a certificate for this very node
+};
+
+// Signs in the name of this node, and checks what others and institutions signed. An edge to the world: keys live
+// elsewhere, and the simulator has a cheap stand-in.
 class Signer {
 public:
     virtual ~Signer() = default;
     [[nodiscard]] virtual Signature sign(std::span<const std::uint8_t> bytes) const = 0;
     [[nodiscard]] virtual bool verify(NodeId author, std::span<const std::uint8_t> bytes,
                                       const Signature& signature) const = 0;
+    // What the credential says of this node, or why it is worth nothing to it. Everybody gets the same answer: no clock
+    // is asked (docs/protocol.md says who looks at dates).
+    [[nodiscard]] virtual Result<Vouched> vouched(NodeId node, std::span<const std::uint8_t> credential) const = 0;
+    // What an institution revokes by these bytes, or why they revoke nothing.
+    [[nodiscard]] virtual Result<Revocation> revocation(std::span<const std::uint8_t> bytes) const = 0;
 };
 
 // Author and signature of a message that others relay; always its last field. Attempts tell repeats apart: a repeat
@@ -75,11 +86,8 @@ struct Bye {  // before a link is closed on purpose; a link closed without it me
 
 // A newcomer asks any member to let it in. The same question again gets the same answer.
 struct Ask {
-    MemberId member;
     Name run{};
-    Name institution{};
-    std::uint32_t speed = 0;
-    std::string address;
+    Newcomer newcomer;
 };
 struct Candidate {
     NodeId node;
@@ -143,16 +151,18 @@ enum class RequestKind : std::uint8_t {
 
 struct Request {  // an event that asks for a change of the view
     RequestKind kind = RequestKind::leave;
-    MemberId subject;                   // join, activate, leave, speed, revoke_node
-    MemberInfo info;                    // join
+    MemberId subject;                   // join, activate, leave, speed, revoke_node: also a token
+    Newcomer newcomer;                  // join
     std::vector<LinkConsent> consents;  // join, connect: from the other ends
     std::vector<LinkInfo> claims;       // join: what the new links carry
     LinkId link;                        // connect, disconnect, link_down, figures
     Figures figures;
     Reason reason = Reason::asked;  // link_down
-    Name name{};                    // *_institution: the root; meet: the other line; activate: the state's root
-    std::uint64_t value = 0;        // activate: steps applied; speed: samples per second
-    std::uint64_t epoch = 0;        // of the author's view when it signed: an old request is a replay
+    // *_institution, revoke_node: the root; meet: the other line; activate: the state's root
+    Name name{};
+    std::vector<std::uint8_t> revocation;  // revoke_node: signed by the root; whoever carries it here
+    std::uint64_t value = 0;               // activate: steps applied; speed: samples per second
+    std::uint64_t epoch = 0;               // of the author's view when it signed: an old request is a replay
     Stamp stamp;
 };
 

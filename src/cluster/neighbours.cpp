@@ -215,8 +215,7 @@ void Member::State::leave_when_passed_over() {
     });
     const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
     if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
-        exclude("view " + brief(tip().name) + " goes on without this node",
-                std::ranges::binary_search(tip().revoked, self()));
+        exclude("view " + brief(tip().name) + " goes on without this node", barred(tip()));
 }
 
 // The others must settle what this member cannot go on from. It still votes on that.
@@ -275,7 +274,8 @@ void Member::State::miss_those_who_left() {
 // Whether a connection is there for a reason.
 bool Member::State::serves(NodeId peer, const Connection& connection) const {
     if (role == Role::joining || role == Role::returning || role == Role::outside) return true;
-    if (!connection.greeted || connection.role == Role::joining || connection.role == Role::returning) return true;
+    const bool waits = connection.role == Role::joining || connection.role == Role::returning;
+    if (!connection.greeted || (waits && connection.refusal.empty())) return true;
     if (wanted_links.contains(peer)) return true;
     const LinkId link = link_between(self(), peer);
     if (tip().find(link) != nullptr) return true;

@@ -260,7 +260,7 @@ void Member::State::advance_votes() {
             const bool removed = std::ranges::any_of(proposal->delta.removals,
                                                      [&](const Removal& removal) { return removal.node == node; });
             const bool again = std::ranges::any_of(proposal->delta.additions,
-                                                   [&](const MemberInfo& added) { return added.id.node == node; });
+                                                   [&](const Newcomer& added) { return added.info.id.node == node; });
             if (member.standing != Standing::active || (removed && !again)) return true;
             return proposal->votes.contains(node);
         });

@@ -57,7 +57,7 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
         again.standing = holds ? Standing::active : Standing::syncing;
         again.since_epoch = member.since_epoch;  // standing outlives a restart of everybody
         again.first_step = newest->applied;
-        delta.additions.push_back(std::move(again));
+        delta.additions.push_back({.info = std::move(again), .credential = {}, .token = {}});
     }
     std::map<NodeId, std::vector<NodeId>> adjacent;
     for (const LinkInfo& link : view.links) {
@@ -70,8 +70,8 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
     // Those who hung together by somebody who is missing, or who has to pull the state first, are linked to one who
     // holds it.
     std::set<NodeId> holders;
-    for (const MemberInfo& added : delta.additions)
-        if (added.standing == Standing::active) holders.insert(added.id.node);
+    for (const Newcomer& added : delta.additions)
+        if (added.info.standing == Standing::active) holders.insert(added.info.id.node);
     const NodeId anchor = holders.contains(proposer) ? proposer : *holders.begin();
     std::set<NodeId> reached;
     std::vector<NodeId> stack{anchor};

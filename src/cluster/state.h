@@ -43,6 +43,7 @@ struct Connection {
     std::size_t summary_depth = 512;  // how many ancestors it is told
     Nanoseconds hello_sent_at = 0;
     Nanoseconds needed_at = 0;  // when it last served a purpose
+    std::string refusal;        // why it was not let in, when it last asked
 };
 
 // A flooded message that was seen, and the neighbour it came from: the way back for answers.
@@ -108,6 +109,7 @@ struct Member::State {
     Options options;
     Identity identity;
     const Signer& signer;
+    Result<Vouched> vouched;  // what our own credential says
     Counters counters;
     std::optional<Checkpoint> checkpoint;
 
@@ -163,7 +165,11 @@ struct Member::State {
     std::vector<Received> early;                               // about a view we have not heard of yet
     ViewPtr voted;                                             // the view last voted for, as it would be
 
-    State(const Options& o, Identity i, const Signer& s) : options(o), identity(std::move(i)), signer(s) {}
+    State(const Options& o, Identity i, const Signer& s)
+        : options(o),
+          identity(std::move(i)),
+          signer(s),
+          vouched(s.vouched(identity.member.node, identity.credential)) {}
 
     // ---- member.cpp
     void tick();
@@ -184,7 +190,8 @@ struct Member::State {
     [[nodiscard]] NodeId self() const { return identity.member.node; }
     [[nodiscard]] const View& tip() const { return *line.tip(); }
     [[nodiscard]] bool behind() const;  // lacks results of steps before the one it is to take part in
-    [[nodiscard]] bool votes() const;   // has a seat among those who decide what follows the tip
+    [[nodiscard]] bool barred(const View& view) const;
+    [[nodiscard]] bool votes() const;  // has a seat among those who decide what follows the tip
 
     // ---- neighbours.cpp
     void on_link_up(NodeId peer);
@@ -234,9 +241,11 @@ struct Member::State {
     void on_offer(NodeId from, const LinkOffer& offer);
     void on_consent(NodeId from, const LinkConsent& consent, const Message& message);
     void on_join_request(NodeId from, const Request& request);
+    void turn_away(NodeId from, const std::string& why);
     [[nodiscard]] std::size_t links_promised() const;
     void want_link(NodeId peer);
     [[nodiscard]] MemberInfo info() const;
+    [[nodiscard]] Newcomer newcomer() const;
 
     // ---- relaying.cpp
     void on_flooded(NodeId from, const MessagePtr& message);

@@ -2,6 +2,7 @@
 
 #include "base/planted.h"
 #include "cluster/message.h"
+#include "cluster/trust.h"
 
 #include <algorithm>
 #include <functional>
@@ -124,6 +125,19 @@ std::vector<Share> redo_shares(const View& governing, const View& view) {
     return shares;
 }
 
+NodeId id_of(const UsedToken& used) {
+    return used.token.id;
+}
+
+// The view remembers who came in by a token; of too many, it forgets the one that ends soonest.
+void use_up(View& view, const JoinToken& token, NodeId node) {
+    if (find_sorted(view.tokens, token.id, id_of) != nullptr) return;
+    if (view.tokens.size() >= max_tokens)
+        view.tokens.erase(std::ranges::min_element(
+            view.tokens, {}, [](const UsedToken& used) { return std::pair(used.token.not_after, used.token.id); }));
+    view.tokens.insert(std::ranges::lower_bound(view.tokens, token.id, {}, id_of), {.token = token, .node = node});
+}
+
 Result<void> change_members(View& view, const Delta& delta) {
     std::set<NodeId> removed;
     for (const Removal& removal : delta.removals)
@@ -135,12 +149,15 @@ Result<void> change_members(View& view, const Delta& delta) {
                       [&](const LinkInfo& link) { return removed.contains(link.id.a) || removed.contains(link.id.b); });
     }
     const bool founded = delta.settlement && delta.settlement->founded;
-    for (const MemberInfo& added : delta.additions) {
+    for (const Newcomer& newcomer : delta.additions) {
+        const MemberInfo& added = newcomer.info;
         if (find_sorted(view.members, added.id.node, node_of) != nullptr)
             return Error{"it adds a node that is there already: " + brief(added.id.node)};
         if (added.standing == Standing::active && !founded) return Error{"it adds a node as active"};
-        if (!view.institution_in(added.institution)) return Error{"it adds a node whose institution is not in"};
-        if (std::ranges::binary_search(view.revoked, added.id.node)) return Error{"it adds a node that was revoked"};
+        const Vouched vouched{.institution = added.institution, .token = newcomer.token};
+        if (const Result<void> entry = admits(view, added.id.node, vouched); !entry)
+            return Error{"it adds " + brief(added.id.node) + ": " + entry.error().message};
+        if (newcomer.token) use_up(view, *newcomer.token, added.id.node);
         view.members.insert(std::ranges::lower_bound(view.members, added.id.node, {}, node_of), added);
     }
     for (const MemberId& id : delta.activations) {
@@ -193,9 +210,9 @@ void change_institutions(View& view, const Delta& delta) {
                                      change);
         }
     }
-    for (const NodeId node : delta.revocations) {
-        const auto at = std::ranges::lower_bound(view.revoked, node);
-        if (at == view.revoked.end() || *at != node) view.revoked.insert(at, node);
+    for (const Revocation& revocation : delta.revocations) {
+        const auto at = std::ranges::lower_bound(view.revoked, revocation);
+        if (at == view.revoked.end() || *at != revocation) view.revoked.insert(at, revocation);
     }
     view.meetings.insert(view.meetings.end(), delta.meetings.begin(), delta.meetings.end());
     if (view.meetings.size() > max_meetings)
@@ -214,6 +231,7 @@ Result<void> check(const View& view) {
     if (view.links.size() > max_links) return Error{"the view would have too many links"};
     if (view.institutions.size() > max_institutions) return Error{"the view would list too many institutions"};
     if (view.revoked.size() > max_revoked) return Error{"the view would list too many revoked nodes"};
+    if (view.tokens.size() > max_tokens) return Error{"the view would list too many used tokens"};
     if (view.active == 0) return Error{"the view would have no active member"};
     for (std::size_t i = 0; i < view.members.size(); ++i)
         if (view.first_adjacent[i + 1] - view.first_adjacent[i] > max_links_per_member)
@@ -319,6 +337,15 @@ bool View::institution_in(const Name& root) const {
     return institution != nullptr && institution->standing == InstitutionStanding::in;
 }
 
+bool View::revokes(NodeId subject, const Name& institution) const {
+    return std::ranges::binary_search(revoked, Revocation{.subject = subject, .by = institution}) ||
+           std::ranges::binary_search(revoked, Revocation{.subject = subject, .by = {}});
+}
+
+const UsedToken* View::find_token(NodeId token) const {
+    return find_sorted(tokens, token, id_of);
+}
+
 void complete(View& view) {
     view.active = 0;
     std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
@@ -373,6 +400,8 @@ ViewPtr found(const Founding& founding) {
     view->members[0].standing = Standing::active;
     view->institutions = founding.institutions;
     std::ranges::sort(view->institutions, {}, &Institution::root);
+    view->tokens = founding.tokens;
+    std::ranges::sort(view->tokens, {}, id_of);
     complete(*view);
     return view;
 }

@@ -33,6 +33,8 @@ inline constexpr std::size_t max_links = 65536;
 inline constexpr std::size_t max_institutions = 1024;
 inline constexpr std::size_t max_links_per_member = 256;
 inline constexpr std::size_t max_revoked = 4096;
+inline constexpr std::size_t max_tokens = 4096;  // used ones; beyond that the one that ends soonest is forgotten
+inline constexpr std::size_t max_credential_bytes = 256;  // and of a revocation
 inline constexpr std::size_t max_meetings = 16;
 inline constexpr std::uint32_t max_delay_us = 1'000'000;  // a claim beyond that is cut down to it
 
@@ -74,6 +76,33 @@ struct Institution {
     Name root{};
     InstitutionStanding standing = InstitutionStanding::in;
     bool operator==(const Institution&) const = default;
+};
+
+// A one-time join token. Like a node, it is named by the hash of its key.
+struct JoinToken {
+    NodeId id;
+    std::int64_t not_after = 0;  // seconds since 1970; nobody is let in by it later
+    bool operator==(const JoinToken&) const = default;
+};
+struct UsedToken {
+    JoinToken token;
+    NodeId node;  // it alone may come back with this token
+    bool operator==(const UsedToken&) const = default;
+};
+
+// Who asks to be let in, and what its institution says of it.
+struct Newcomer {
+    MemberInfo info;
+    std::vector<std::uint8_t> credential;  // read by a Signer; empty where all were down: it was a member before
+    std::optional<JoinToken> token;        // by which it was vouched for; absent: by a certificate
+    bool operator==(const Newcomer&) const = default;
+};
+
+// What never comes back.
+struct Revocation {
+    NodeId subject;  // a node, or a join token with whoever came in by it
+    Name by{};       // the institution that vouched for it; zero: expelled, whoever vouches for it
+    auto operator<=>(const Revocation&) const = default;
 };
 
 // A half-open range of the samples of one step's global batch.
@@ -144,12 +173,12 @@ struct Delta {
     bool fork = false;                     // decided by all its members instead of a quorum of the parent
     std::optional<Settlement> settlement;  // absent: a planned change
     std::vector<Removal> removals;
-    std::vector<MemberInfo> additions;  // syncing; active only where the cluster is founded
+    std::vector<Newcomer> additions;  // syncing; active only where the cluster is founded
     std::vector<MemberId> activations;
     std::vector<LinkRemoval> link_removals;
     std::vector<LinkInfo> link_additions;  // new links, or new figures of existing ones
     std::vector<Institution> institutions;
-    std::vector<NodeId> revocations;  // nodes that never come back
+    std::vector<Revocation> revocations;
     std::vector<std::pair<NodeId, std::uint32_t>> speeds;
     std::vector<Meeting> meetings;
     bool operator==(const Delta&) const = default;
@@ -163,6 +192,7 @@ struct Founding {
     bool strict = false;      // partition policy: only a side with a quorum goes on
     MemberInfo founder;
     std::vector<Institution> institutions;
+    std::vector<UsedToken> tokens;  // the founder's, if it has one
     bool operator==(const Founding&) const = default;
 };
 
@@ -184,7 +214,8 @@ struct View {
     std::vector<MemberInfo> members;        // sorted by node
     std::vector<LinkInfo> links;            // sorted by id
     std::vector<Institution> institutions;  // sorted by root
-    std::vector<NodeId> revoked;            // sorted
+    std::vector<Revocation> revoked;        // sorted
+    std::vector<UsedToken> tokens;          // sorted by token
     std::vector<Meeting> meetings;
     // Who computes what in first_step, where that step is redone: what the kept held, and the lost ranges divided. Not
     // known to those who were not there when the step began; they take no part in it.
@@ -202,6 +233,9 @@ struct View {
     // Active members in order of standing: who proposes first.
     [[nodiscard]] std::vector<NodeId> by_standing() const;
     [[nodiscard]] bool institution_in(const Name& root) const;
+    // Whether this node or token never comes back, at least if that institution vouches for it.
+    [[nodiscard]] bool revokes(NodeId subject, const Name& institution) const;
+    [[nodiscard]] const UsedToken* find_token(NodeId token) const;
 
     // Derived by complete(); not encoded. Members are numbered by their place in `members`; those linked to member i
     // are adjacent[first_adjacent[i] .. first_adjacent[i + 1]), with the number of the link beside each.

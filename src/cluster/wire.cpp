@@ -115,12 +115,14 @@ void walk(Archive& archive, std::string& text) {
 }
 
 template <class Archive>
-void walk_blob(Archive& archive, std::vector<std::uint8_t>& blob) {
+void walk_blob(Archive& archive, std::vector<std::uint8_t>& blob, std::size_t limit) {
     auto count = static_cast<std::uint32_t>(blob.size());
     walk(archive, count);
     if constexpr (Archive::reading) {
-        if (count > max_message_bytes || count > archive.left()) return archive.fail();
+        if (count > limit || count > archive.left()) return archive.fail();
         blob.resize(count);
+    } else {
+        CHAOS_ASSERT(blob.size() <= limit);
     }
     archive.raw(blob.data(), blob.size());
 }
@@ -183,6 +185,24 @@ void walk(Archive& archive, MemberInfo& info) {
     walk_all(archive, info.speed, info.address);
 }
 template <class Archive>
+void walk(Archive& archive, JoinToken& token) {
+    walk_all(archive, token.id, token.not_after);
+}
+template <class Archive>
+void walk(Archive& archive, UsedToken& used) {
+    walk_all(archive, used.token, used.node);
+}
+template <class Archive>
+void walk(Archive& archive, Newcomer& newcomer) {
+    walk(archive, newcomer.info);
+    walk_blob(archive, newcomer.credential, max_credential_bytes);
+    walk_optional(archive, newcomer.token, Walk{});
+}
+template <class Archive>
+void walk(Archive& archive, Revocation& revocation) {
+    walk_all(archive, revocation.subject, revocation.by);
+}
+template <class Archive>
 void walk(Archive& archive, Reason& reason) {
     walk_enum(archive, reason, Reason::asked);
 }
@@ -227,6 +247,7 @@ template <class Archive>
 void walk(Archive& archive, Founding& founding) {
     walk_all(archive, founding.run, founding.planner, founding.batch, founding.strict, founding.founder);
     walk_list(archive, founding.institutions, max_institutions, Walk{});
+    walk_list(archive, founding.tokens, max_tokens, Walk{});
 }
 template <class Archive>
 void walk(Archive& archive, SampleRange& range) {
@@ -246,6 +267,7 @@ void walk(Archive& archive, View& view) {
     walk_list(archive, view.links, max_links, Walk{});
     walk_list(archive, view.institutions, max_institutions, Walk{});
     walk_list(archive, view.revoked, max_revoked, Walk{});
+    walk_list(archive, view.tokens, max_tokens, Walk{});
     walk_list(archive, view.meetings, max_meetings, Walk{});
     walk_list(archive, view.redo, max_members, Walk{});
     walk(archive, view.redo_known);
@@ -270,7 +292,7 @@ void walk(Archive& archive, Bye& bye) {
 }
 template <class Archive>
 void walk(Archive& archive, Ask& ask) {
-    walk_all(archive, ask.member, ask.run, ask.institution, ask.speed, ask.address);
+    walk_all(archive, ask.run, ask.newcomer);
 }
 template <class Archive>
 void walk(Archive& archive, Candidate& candidate) {
@@ -307,11 +329,12 @@ void walk(Archive& archive, LineSummary& summary) {
 template <class Archive>
 void walk(Archive& archive, Request& request) {
     walk_enum(archive, request.kind, RequestKind::broken);
-    walk_all(archive, request.subject, request.info);
+    walk_all(archive, request.subject, request.newcomer);
     walk_list(archive, request.consents, max_consents, Walk{});
     walk_list(archive, request.claims, max_consents, Walk{});
-    walk_all(archive, request.link, request.figures, request.reason, request.name, request.value, request.epoch,
-             request.stamp);
+    walk_all(archive, request.link, request.figures, request.reason, request.name);
+    walk_blob(archive, request.revocation, max_credential_bytes);
+    walk_all(archive, request.value, request.epoch, request.stamp);
 }
 template <class Archive>
 void walk(Archive& archive, Prepare& prepare) {
@@ -334,8 +357,8 @@ void walk(Archive& archive, Accepted& accepted) {
 }
 template <class Archive>
 void walk(Archive& archive, Proof& proof) {
-    walk_blob(archive, proof.first);
-    walk_blob(archive, proof.second);
+    walk_blob(archive, proof.first, max_message_bytes);
+    walk_blob(archive, proof.second, max_message_bytes);
     walk(archive, proof.stamp);
 }
 template <class Archive>
@@ -360,7 +383,7 @@ void walk(Archive& archive, Promise& promise) {
 template <class Archive>
 void walk(Archive& archive, History& history) {
     walk_list(archive, history.decisions, max_decisions, Walk{});
-    walk_optional(archive, history.view, [](auto& inner, auto& blob) { walk_blob(inner, blob); });
+    walk_optional(archive, history.view, [](auto& inner, auto& blob) { walk_blob(inner, blob, max_message_bytes); });
     walk_list(archive, history.ancestors, max_ancestors, Walk{});
     walk_list(archive, history.lost, max_candidates, Walk{});
     walk(archive, history.stamp);
@@ -370,7 +393,7 @@ template <class Archive>
 void walk(Archive& archive, DiskRecord& record) {
     std::vector<std::uint8_t> view;
     if constexpr (!Archive::reading) view = encode(*record.view);
-    walk_blob(archive, view);
+    walk_blob(archive, view, max_message_bytes);
     if constexpr (Archive::reading) {
         if (!archive.good()) return;
         Result<ViewPtr> decoded = decode_view(view);
@@ -510,7 +533,8 @@ Result<ViewPtr> decode_view(std::span<const std::uint8_t> bytes) {
     };
     if (!ascending(view->members, [](const MemberInfo& member) { return member.id.node; }) ||
         !ascending(view->links, &LinkInfo::id) || !ascending(view->institutions, &Institution::root) ||
-        !ascending(view->revoked, std::identity{}))
+        !ascending(view->revoked, std::identity{}) ||
+        !ascending(view->tokens, [](const UsedToken& used) { return used.token.id; }))
         return Error{"a view's lists are out of order"};
     complete(*view);
     CHAOS_CHECK(check(*view));

@@ -10,19 +10,21 @@ namespace {
 
 constexpr std::string_view token_prefix = "chaos-join-";
 constexpr std::string_view certificate_prefix = "chaos-node-";
+constexpr std::string_view revocation_prefix = "chaos-revoke-";
 
 // Signatures for one purpose are worth nothing for another.
 constexpr std::string_view vouch_purpose = "chaos vouches 1:";
 constexpr std::string_view bind_purpose = "chaos token 1:";
+constexpr std::string_view revoke_purpose = "chaos revokes 1:";
 
 class Bytes {
 public:
     void add(std::string_view text) { out.insert(out.end(), text.begin(), text.end()); }
     void add(std::span<const std::uint8_t> bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); }
-    void add(UnixSeconds value) {
-        for (unsigned i = 0; i < 8; ++i)
-            out.push_back(static_cast<std::uint8_t>(static_cast<std::uint64_t>(value) >> (8 * i)));
+    void add(std::uint64_t value) {
+        for (unsigned i = 0; i < 8; ++i) out.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
     }
+    void add(UnixSeconds value) { add(static_cast<std::uint64_t>(value)); }
     std::vector<std::uint8_t> out;
 };
 
@@ -58,10 +60,19 @@ std::vector<std::uint8_t> vouched_part(const PublicKey& institution, const Publi
     return std::move(bytes.out);
 }
 
-std::vector<std::uint8_t> bound_part(const PublicKey& node) {
+std::vector<std::uint8_t> bound_part(cluster::NodeId node) {
     Bytes bytes;
     bytes.add(bind_purpose);
-    bytes.add(node);
+    bytes.add(node.high);
+    bytes.add(node.low);
+    return std::move(bytes.out);
+}
+
+std::vector<std::uint8_t> revoked_part(const PublicKey& institution, const PublicKey& subject) {
+    Bytes bytes;
+    bytes.add(revoke_purpose);
+    bytes.add(institution);
+    bytes.add(subject);
     return std::move(bytes.out);
 }
 
@@ -132,20 +143,61 @@ Result<Credential> credential_from_text(std::string_view text) {
     return decode_credential(*bytes);
 }
 
-Result<void> check(const Credential& credential, const PublicKey& node, UnixSeconds now) {
+Result<void> check(const Credential& credential, cluster::NodeId node) {
     if (!verify(credential.institution,
                 vouched_part(credential.institution, credential.subject, credential.not_after, credential.token),
                 credential.vouched))
         return Error{"its credential is not signed by the institution that it names"};
-    if (credential.token ? !verify(credential.subject, bound_part(node), credential.bound) : credential.subject != node)
+    if (credential.token ? !verify(credential.subject, bound_part(node), credential.bound)
+                         : node_id(credential.subject) != node)
         return Error{"its credential is for another node"};
+    return {};
+}
+
+Result<void> check_date(const Credential& credential, UnixSeconds now) {
     if (now > credential.not_after) return Error{"its credential expired on " + day_of(credential.not_after)};
     return {};
 }
 
-std::optional<cluster::Name> token_name(const Credential& credential) {
-    if (!credential.token) return std::nullopt;
-    return credential.subject;
+cluster::Vouched vouched_by(const Credential& credential) {
+    cluster::Vouched vouched{.institution = credential.institution};
+    if (credential.token)
+        vouched.token = cluster::JoinToken{.id = node_id(credential.subject), .not_after = credential.not_after};
+    return vouched;
+}
+
+std::vector<std::uint8_t> encode(const Revocation& revocation) {
+    Bytes bytes;
+    bytes.add(revocation.institution);
+    bytes.add(revocation.subject);
+    bytes.add(revocation.signature);
+    return std::move(bytes.out);
+}
+
+Result<Revocation> decode_revocation(std::span<const std::uint8_t> bytes) {
+    if (bytes.size() != revocation_bytes) return Error{"a revocation of the wrong size"};
+    Cursor cursor(bytes);
+    Revocation revocation;
+    cursor.take(revocation.institution);
+    cursor.take(revocation.subject);
+    cursor.take(revocation.signature);
+    return revocation;
+}
+
+Result<void> check(const Revocation& revocation) {
+    if (!verify(revocation.institution, revoked_part(revocation.institution, revocation.subject), revocation.signature))
+        return Error{"the revocation is not signed by the institution that it names"};
+    return {};
+}
+
+std::string to_text(const Revocation& revocation) {
+    return std::string(revocation_prefix) + hex(encode(revocation));
+}
+
+Result<Revocation> revocation_from_text(std::string_view text) {
+    const auto bytes = bytes_after(revocation_prefix, text, revocation_bytes, "revocation");
+    if (!bytes) return bytes.error();
+    return decode_revocation(*bytes);
 }
 
 Credential vouch_for(const SecretKey& institution, const PublicKey& node, UnixSeconds not_after) {
@@ -197,8 +249,18 @@ Credential redeem(const Token& token, const PublicKey& node) {
     credential.not_after = token.not_after;
     credential.token = true;
     credential.vouched = token.vouched;
-    credential.bound = key.sign(bound_part(node));
+    credential.bound = key.sign(bound_part(node_id(node)));
     return credential;
+}
+
+PublicKey key_of(const Token& token) {
+    return SecretKey::from_seed(token.secret).public_key();
+}
+
+Revocation revoke(const SecretKey& institution, const PublicKey& subject) {
+    return {.institution = institution.public_key(),
+            .subject = subject,
+            .signature = institution.sign(revoked_part(institution.public_key(), subject))};
 }
 
 }  // namespace chaos::net

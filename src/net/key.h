@@ -2,7 +2,8 @@
 // TLS 1.3, and the monitor that measures them. It may touch sockets, timers and OpenSSL; it knows the cluster's ids and
 // carries its messages, but decides nothing.
 //
-// Read in this order: key.h (this file), credential.h (why a stranger is let in), tls.h, stream.h, links.h.
+// Read in this order: key.h (this file), credential.h (why a stranger is let in), tls.h, admission.h, stream.h,
+// links.h.
 //
 // Every node and every institution has an Ed25519 key pair. A node's id is the hash of its public key, so whoever sees
 // the key can tell whose it is, and nobody can take another's id.

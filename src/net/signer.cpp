@@ -21,4 +21,18 @@ bool KeySigner::verify(cluster::NodeId author, std::span<const std::uint8_t> byt
     return node_id(key) == author && net::verify(key, bytes, raw);
 }
 
+Result<cluster::Vouched> KeySigner::vouched(cluster::NodeId node, std::span<const std::uint8_t> credential) const {
+    const Result<Credential> read = decode_credential(credential);
+    if (!read) return read.error();
+    if (const Result<void> holds = check(*read, node); !holds) return holds.error();
+    return vouched_by(*read);
+}
+
+Result<cluster::Revocation> KeySigner::revocation(std::span<const std::uint8_t> bytes) const {
+    const Result<Revocation> read = decode_revocation(bytes);
+    if (!read) return read.error();
+    if (const Result<void> holds = check(*read); !holds) return holds.error();
+    return cluster::Revocation{.subject = node_id(read->subject), .by = read->institution};
+}
+
 }  // namespace chaos::net

@@ -2,6 +2,7 @@
 #include "sim/world.h"
 
 #include "cluster/compose.h"
+#include "cluster/trust.h"
 
 #include <algorithm>
 #include <set>
@@ -136,12 +137,15 @@ bool World::quorum_is_gone() const {
     return !cluster::is_quorum(*view, voters);
 }
 
-// By a view that others train under.
-bool World::is_revoked(const Node& node) const {
+// An impostor, or kept out by a view that others train under.
+bool World::is_barred(Host host) const {
+    if (setup_.impostors[host] != Impostor::none) return true;
+    cluster::Vouched vouched{.institution = institution_root(setup_.institutions[host])};
+    if (setup_.tokens[host] != 0) vouched.token = token_of(setup_.seed, setup_.tokens[host]);
+    const Node& node = *nodes_[host];
     return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
         if (!other->running() || other.get() == &node || other->member().role() != cluster::Role::active) return false;
-        const auto& revoked = other->member().view()->revoked;
-        return std::binary_search(revoked.begin(), revoked.end(), node.self());
+        return !cluster::admits(*other->member().view(), node.self(), vouched);
     });
 }
 
@@ -151,8 +155,11 @@ bool World::somebody_leaves() const {
 }
 
 bool World::leavers_are_last() const {
-    return std::none_of(nodes_.begin(), nodes_.end(),
-                        [](const auto& node) { return node->running() && !node->finished && !node->asked_to_leave; });
+    for (Host host = 0; host < nodes_.size(); ++host) {
+        const Node& node = *nodes_[host];
+        if (node.running() && !node.finished && !node.asked_to_leave && !is_barred(host)) return false;
+    }
+    return true;
 }
 
 // All who are not on their way out.
@@ -165,8 +172,8 @@ bool World::train_together() {
     for (Host host = 0; host < nodes_.size(); ++host) {
         const Node& node = *nodes_[host];
         if (!node.running() || node.finished) continue;
-        if (node.asked_to_leave || is_revoked(node)) continue;
-        if (!youngest->institution_in(institution(setup_.institutions[host]))) continue;
+        if (node.asked_to_leave || is_barred(host)) continue;
+        if (!youngest->institution_in(institution_root(setup_.institutions[host]))) continue;
         if (node.member().role() != cluster::Role::active) {
             together_ = false;
             return false;

@@ -71,7 +71,7 @@ std::string what(const Fault& f) {
         case FaultKind::remove:
             return a + " removes institution " + value;
         case FaultKind::revoke:
-            return a + " revokes " + b;
+            return a + " brings word that " + b + (f.value == 1 ? "'s join token" : "") + " is revoked";
         case FaultKind::all_down:
             return f.value == 0 ? "everybody crashes" : "everybody loses power";
         case FaultKind::all_up:

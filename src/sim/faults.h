@@ -33,7 +33,7 @@ enum class FaultKind : std::uint8_t {
     disconnect,
     admit,  // the institution number `value`
     remove,
-    revoke,  // host asks that `other` never comes back
+    revoke,  // host brings word that `other` (value 1: its join token) is no longer its institution's
     all_down,
     all_up,
 };
@@ -47,8 +47,9 @@ enum Lies : std::uint32_t {
     lie_forgeries = 16,  // changes what it relays for others
     lie_reports = 32,    // reports steps in a flush that it has not applied or begun
     lie_links = 64,      // speaks for links that it is no end of
+    lie_trust = 128,     // speaks for impostors, and for institutions that revoke nobody
 };
-inline constexpr std::uint32_t all_lies = 127;
+inline constexpr std::uint32_t all_lies = 255;
 
 struct Fault {
     Time at = 0;

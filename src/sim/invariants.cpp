@@ -27,6 +27,7 @@ const char* difference(const View& x, const View& y) {
     if (x.members != y.members) return "members";
     if (x.links != y.links) return "links";
     if (x.institutions != y.institutions || x.revoked != y.revoked) return "institutions";
+    if (x.tokens != y.tokens) return "used tokens";
     if (x.redo_known && y.redo_known && x.redo != y.redo) return "shares of the redone step";
     return nullptr;
 }

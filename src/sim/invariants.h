@@ -9,7 +9,8 @@
 //   I5  a joiner's state has the hash that its lineage has elsewhere
 //   I6  each committed step holds every sample of its batch exactly once
 //   and one name stands for one view; a view has at most one child that a quorum decided; a fork waits its time;
-//   nobody commits under a view that it is not active in.
+//   nobody commits under a view that it is not active in; nobody is a member whose institution does not vouch for it
+//   (world.cpp).
 //
 // Founding anew from a checkpoint goes back on purpose: stable steps are counted from there again.
 #pragma once

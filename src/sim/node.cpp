@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t checkpoints_kept = 3;
 constexpr Time longest_sleep = 10 * second;
+constexpr std::uint8_t foreign_institution = 9;  // never admitted
 
 }  // namespace
 
@@ -50,7 +51,7 @@ void Node::boot(bool founds) {
             cluster::Checkpoint{.applied = disk.checkpoints.back().applied, .lineage = disk.checkpoints.back().lineage};
     const cluster::Identity identity{.member = {.node = id_, .incarnation = incarnation_},
                                      .run = world_.toy().name,
-                                     .institution = world_.institution(setup.institutions[host_]),
+                                     .credential = credential(),
                                      .address = "n" + std::to_string(host_),
                                      .speed = setup.speeds[host_]};
     member_ = std::make_unique<cluster::Member>(setup.options, identity, signer_, disk.record, newest,
@@ -59,6 +60,30 @@ void Node::boot(bool founds) {
         feed(cluster::FoundCommand{world_.founding()});
     else
         feed(cluster::JoinCommand{world_.contacts_for(host_)});
+}
+
+// What it shows to be let in. An impostor says of itself what would let it in.
+std::vector<std::uint8_t> Node::credential() {
+    const Setup& setup = world_.setup();
+    const std::uint8_t institution = setup.institutions[host_];
+    const Impostor impostor = setup.impostors[host_];
+    if (impostor != Impostor::none && impostor != Impostor::replay)
+        signer_.pretend({.institution = institution_root(institution), .token = {}});
+    switch (impostor) {
+        case Impostor::foreign:
+            return issue_credential(setup.seed, foreign_institution, host_, 0);
+        case Impostor::stolen:
+            return issue_credential(setup.seed, setup.institutions[0], 0, setup.tokens[0]);
+        case Impostor::forged: {
+            std::vector<std::uint8_t> bytes = issue_credential(setup.seed, institution, host_, 0);
+            bytes.back() ^= 1;
+            return bytes;
+        }
+        case Impostor::none:
+        case Impostor::replay:
+            break;
+    }
+    return issue_credential(setup.seed, institution, host_, setup.tokens[host_]);
 }
 
 void Node::end() {
@@ -226,6 +251,8 @@ void Node::send_control(cluster::Send& send) {
         const bool beats = std::holds_alternative<cluster::Heartbeat>(send.message->body);
         if (beats && (lies & lie_links) != 0 && draw % 4 == 0)
             if (const cluster::MessagePtr request = meddling(draw >> 2)) world_.send(host_, to, request);
+        if (beats && (lies & lie_trust) != 0 && draw % 8 == 1)
+            if (const cluster::MessagePtr request = false_word(draw >> 3)) world_.send(host_, to, request);
         tell_lies(to, *send.message);
     }
     world_.send(host_, to, send.message);
@@ -292,6 +319,35 @@ cluster::MessagePtr Node::meddling(std::uint64_t draw) {
     if (request.link.touches(id_)) return nullptr;
     request.reason = cluster::Reason::closed;
     request.figures = {.rate_ab = 1, .rate_ba = 1, .delay_us = static_cast<std::uint32_t>(draw)};
+    return cluster::make_signed(std::move(request), member_->id(), static_cast<std::uint32_t>(draw), signer_);
+}
+
+// Speaks for an impostor, with a link to it agreed; or for an institution, that it revokes a node. Null: of nobody.
+cluster::MessagePtr Node::false_word(std::uint64_t draw) {
+    const Setup& setup = world_.setup();
+    const cluster::ViewPtr view = member_->view();
+    const auto host = static_cast<Host>((draw >> 8) % setup.hosts);
+    if (!view || host == host_) return nullptr;
+    cluster::Request request;
+    request.subject = {.node = node_of(setup.seed, host), .incarnation = 1};
+    request.epoch = view->epoch;
+    const cluster::Name root = institution_root(setup.institutions[host]);
+    if (draw % 2 == 0) {
+        request.kind = cluster::RequestKind::revoke_node;
+        request.name = root;
+        request.revocation = issue_revocation(setup.seed, foreign_institution, request.subject.node);
+    } else {
+        if (setup.impostors[host] == Impostor::none) return nullptr;
+        request.kind = cluster::RequestKind::join;
+        request.newcomer.info.id = request.subject;
+        request.newcomer.info.institution = root;
+        request.newcomer.credential = issue_credential(setup.seed, foreign_institution, host, 0);
+        cluster::LinkConsent consent;
+        consent.offerer = request.subject;
+        consent.epoch = view->epoch;
+        request.consents = {
+            std::get<cluster::LinkConsent>(cluster::make_signed(std::move(consent), member_->id(), 0, signer_)->body)};
+    }
     return cluster::make_signed(std::move(request), member_->id(), static_cast<std::uint32_t>(draw), signer_);
 }
 

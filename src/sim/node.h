@@ -92,6 +92,8 @@ private:
     void check_promise(std::uint64_t step);
     [[nodiscard]] cluster::MessagePtr own_lie(const cluster::Message& message, std::uint64_t draw);
     [[nodiscard]] cluster::MessagePtr meddling(std::uint64_t draw);
+    [[nodiscard]] cluster::MessagePtr false_word(std::uint64_t draw);
+    [[nodiscard]] std::vector<std::uint8_t> credential();
     void tell_lies(Host to, const cluster::Message& message);
     void schedule_tick();
 

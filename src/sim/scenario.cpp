@@ -50,6 +50,19 @@ public:
         setup_.faults.push_back({.at = at, .kind = kind, .host = host, .other = other, .value = value});
     }
     void newcomer(Time at) { add(at, FaultKind::join, setup_.hosts++); }
+    void impostor(Time at) {
+        setup_.impostors.resize(setup_.hosts + 1);
+        setup_.impostors[setup_.hosts] = static_cast<Impostor>(dice_.between(1, 4));
+        newcomer(at);
+    }
+    // Two who were given one join token: one of them comes in.
+    void rivals(Time at) {
+        const auto token = static_cast<std::uint32_t>(setup_.hosts + 1);
+        setup_.tokens.resize(setup_.hosts + 2);
+        setup_.tokens[setup_.hosts] = setup_.tokens[setup_.hosts + 1] = token;
+        newcomer(at);
+        newcomer(at + span(0, 500 * millisecond));
+    }
 
     void crash() {
         const Time at = moment();
@@ -130,6 +143,7 @@ public:
         const Time at = moment();
         add(at, FaultKind::lie, host, 0, dice_.between(1, all_lies));
         for (std::uint64_t i = 0; i < 3; ++i) newcomer(at + span(100 * millisecond, 6 * second));
+        for (std::uint64_t i = dice_.between(1, 2); i > 0; --i) impostor(moment());
         if (dice_.percent(60)) add(moment(), FaultKind::corrupt, any(), 0, dice_.between(1'000, 100'000));
         if (dice_.percent(30)) add(moment(), FaultKind::corrupt, any(), 0, dice_.between(1'000, 300'000));
     }
@@ -143,8 +157,11 @@ public:
         }
         if (dice_.percent(40)) {
             const Host host = any();
-            if (const Host other = another(host); host != other) add(moment(), FaultKind::revoke, host, other);
+            if (const Host other = another(host); host != other)
+                add(moment(), FaultKind::revoke, host, other, dice_.below(2));
         }
+        if (dice_.percent(40)) impostor(moment());
+        if (dice_.percent(40)) rivals(moment());
     }
 
 private:
@@ -222,6 +239,17 @@ void write_scale(Setup& setup, Dice& dice, Time begin, Time duration) {
                 add(at, FaultKind::disconnect, host, other);
                 break;
         }
+    }
+}
+
+// Every other node came by a join token, the founder among them.
+void issue_tokens(Setup& setup) {
+    setup.impostors.resize(setup.hosts);
+    setup.tokens.resize(setup.hosts);
+    for (Host host = 0; host < setup.hosts; ++host) {
+        if (host % 2 == 0 && setup.impostors[host] == Impostor::none && setup.tokens[host] == 0)
+            setup.tokens[host] = host + 1;
+        if (setup.impostors[host] == Impostor::replay) setup.tokens[host] = setup.tokens[0];
     }
 }
 
@@ -309,6 +337,7 @@ Result<Setup> make_setup(std::uint64_t seed, const Wishes& wishes) {
         setup.institutions.push_back(institution);
     }
     setup.brittle = dice.percent(50);
+    issue_tokens(setup);
     return setup;
 }
 

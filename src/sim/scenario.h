@@ -4,7 +4,7 @@
 //   partition    the network is divided and heals, hosts are cut off from each other
 //   flashcrowd   many join at once
 //   wan          links of 20 to 200 ms
-//   liar         some send wrong shards, hashes and figures, vote twice, or garble messages
+//   liar         some send wrong shards, hashes and figures, vote twice, or garble messages; impostors ask to be let in
 //   blackout     everybody goes down and comes up again
 //   freeze       processes stand still and go on, clocks drift, nodes are slow
 //   links        links are asked for and dropped
@@ -37,6 +37,15 @@ struct Wishes {
     std::optional<Time> duration;  // of the time in which faults happen
 };
 
+// A newcomer that has no right to be there.
+enum class Impostor : std::uint8_t {
+    none,
+    foreign,  // vouched for by an institution that is not in; says that it is of one that is
+    stolen,   // shows the credential of another node
+    forged,   // made its credential itself
+    replay,   // has got hold of the founder's join token
+};
+
 struct Setup {
     std::uint64_t seed = 0;
     std::string scenario;
@@ -51,6 +60,8 @@ struct Setup {
     std::uint32_t batch = 64;
     std::vector<std::uint32_t> speeds;       // by host
     std::vector<std::uint8_t> institutions;  // by host
+    std::vector<std::uint32_t> tokens;       // by host: the join token it has; 0: a certificate. Two may have one.
+    std::vector<Impostor> impostors;         // by host
     std::vector<Fault> faults;               // by time
     Time quiet_at = 0;                       // from here on nothing goes wrong any more
 };

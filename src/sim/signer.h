@@ -1,49 +1,53 @@
-// A cheap stand-in for Ed25519: a hash keyed with the node's secret. It proves as much inside a simulation, where
-// nobody computes with the secret of another, and costs nanoseconds.
+// A cheap stand-in for Ed25519: hashes keyed with the secrets of nodes, institutions and join tokens. It proves as much
+// inside a simulation, where nobody computes with the secret of another, and costs nanoseconds.
 #pragma once
 
-#include "base/random.h"
 #include "cluster/message.h"
 
-#include <cstring>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
 
 namespace chaos::sim {
 
 // Hosts are found by their node's id in one step: its low half is the host's number. The high half spreads them, so
 // that the order of ids is not the order of hosts.
-[[nodiscard]] inline cluster::NodeId node_of(std::uint64_t seed, std::uint32_t host) {
-    return {.high = random_bits(seed, 0x6e6f6465, host), .low = host};
-}
+[[nodiscard]] cluster::NodeId node_of(std::uint64_t seed, std::uint32_t host);
 [[nodiscard]] inline std::uint32_t host_of(cluster::NodeId node) {
     return static_cast<std::uint32_t>(node.low);
 }
+
+// Institutions and tokens are numbered; token 0 is none.
+[[nodiscard]] cluster::Name institution_root(std::uint8_t number);
+[[nodiscard]] cluster::JoinToken token_of(std::uint64_t seed, std::uint32_t token);
+
+// What an institution issues: a certificate for the host, or what it makes of a token.
+[[nodiscard]] std::vector<std::uint8_t> issue_credential(std::uint64_t seed, std::uint8_t institution,
+                                                         std::uint32_t host, std::uint32_t token);
+[[nodiscard]] std::vector<std::uint8_t> issue_revocation(std::uint64_t seed, std::uint8_t institution,
+                                                         cluster::NodeId subject);
 
 class Signer final : public cluster::Signer {
 public:
     Signer(std::uint64_t seed, std::uint32_t host) : seed_(seed), host_(host) {}
 
-    [[nodiscard]] cluster::Signature sign(std::span<const std::uint8_t> bytes) const override {
-        return signature(host_, bytes);
-    }
+    // An impostor: whatever its credential is, it says this of itself. Others are not impressed.
+    void pretend(cluster::Vouched pretence) { pretence_ = pretence; }
+
+    [[nodiscard]] cluster::Signature sign(std::span<const std::uint8_t> bytes) const override;
     [[nodiscard]] bool verify(cluster::NodeId author, std::span<const std::uint8_t> bytes,
-                              const cluster::Signature& claimed) const override {
-        return author == node_of(seed_, host_of(author)) && claimed == signature(host_of(author), bytes);
-    }
+                              const cluster::Signature& claimed) const override;
+    [[nodiscard]] Result<cluster::Vouched> vouched(cluster::NodeId node,
+                                                   std::span<const std::uint8_t> credential) const override;
+    [[nodiscard]] Result<cluster::Revocation> revocation(std::span<const std::uint8_t> bytes) const override;
 
 private:
-    [[nodiscard]] cluster::Signature signature(std::uint32_t host, std::span<const std::uint8_t> bytes) const {
-        const std::uint64_t secret = random_bits(seed_, 0x736563726574, host);
-        const std::uint64_t hash = xxh3(std::as_bytes(bytes));
-        cluster::Signature result{};
-        for (std::size_t i = 0; i < result.size(); i += sizeof hash) {
-            const std::uint64_t part = random_bits(secret, hash, i);
-            std::memcpy(result.data() + i, &part, sizeof part);
-        }
-        return result;
-    }
+    [[nodiscard]] cluster::Signature signature(std::uint32_t host, std::span<const std::uint8_t> bytes) const;
 
     std::uint64_t seed_;
     std::uint32_t host_;
+    std::optional<cluster::Vouched> pretence_;
 };
 
 }  // namespace chaos::sim

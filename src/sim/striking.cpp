@@ -138,7 +138,7 @@ void World::strike_network(const Fault& fault) {
 void World::ask(const Fault& fault, Node& node) {
     if (!node.running() || node.frozen) return;
     const cluster::NodeId other = node_of(setup_.seed, fault.other);
-    const cluster::Name root = institution(static_cast<std::uint8_t>(fault.value));
+    const cluster::Name root = institution_root(static_cast<std::uint8_t>(fault.value));
     using cluster::RequestKind;
     switch (fault.kind) {
         case FaultKind::leave: {
@@ -153,12 +153,20 @@ void World::ask(const Fault& fault, Node& node) {
             return node.feed(cluster::DisconnectCommand{other});
         case FaultKind::admit:
             return node.feed(
-                cluster::InstitutionCommand{.kind = RequestKind::admit_institution, .root = root, .node = {}});
+                cluster::InstitutionCommand{.kind = RequestKind::admit_institution, .root = root, .revocation = {}});
         case FaultKind::remove:
             return node.feed(
-                cluster::InstitutionCommand{.kind = RequestKind::remove_institution, .root = root, .node = {}});
-        default:  // revoke
-            return node.feed(cluster::InstitutionCommand{.kind = RequestKind::revoke_node, .root = {}, .node = other});
+                cluster::InstitutionCommand{.kind = RequestKind::remove_institution, .root = root, .revocation = {}});
+        default: {  // revoke
+            const std::uint8_t institution = setup_.institutions[fault.other];
+            const std::uint32_t token = setup_.tokens[fault.other];
+            const cluster::NodeId subject = fault.value == 1 && token != 0 ? token_of(setup_.seed, token).id : other;
+            revoked_.insert({.subject = subject, .by = institution_root(institution)});
+            return node.feed(
+                cluster::InstitutionCommand{.kind = RequestKind::revoke_node,
+                                            .root = {},
+                                            .revocation = issue_revocation(setup_.seed, institution, subject)});
+        }
     }
 }
 

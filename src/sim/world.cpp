@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <span>
 
 namespace chaos::sim {
@@ -121,16 +122,12 @@ std::uint64_t World::state_hash() const {
     return hash;
 }
 
-cluster::Name World::institution(std::uint8_t number) const {
-    return sha256("institution " + std::to_string(number));
-}
-
 cluster::Founding World::founding() const {
     cluster::Founding founding;
     founding.run = toy_.name;
     founding.batch = toy_.batch;
     founding.strict = setup_.strict;
-    founding.institutions = {{.root = institution(0)}, {.root = institution(1)}};
+    founding.institutions = {{.root = institution_root(0)}, {.root = institution_root(1)}};
     std::sort(founding.institutions.begin(), founding.institutions.end(),
               [](const auto& x, const auto& y) { return x.root < y.root; });
     return founding;
@@ -177,12 +174,33 @@ void World::adopted(Host host, const ViewPtr& view) {
     if (invariants_.adopted(host, view)) {
         ++statistics_.views;
         if (view->fork) check_fork(host, *view);
+        check_trust(host, *view);
     }
     if (tracing())
         trace(host, "adopts view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) +
                         (view->fork ? " (a fork)" : "") + ": " + std::to_string(view->active_count()) + " active of " +
                         std::to_string(view->members.size()) + ", " + std::to_string(view->links.size()) +
                         " links, from step " + std::to_string(view->first_step));
+}
+
+// Nobody is in without its institution's word, and nobody is out by an institution's word that was not given.
+void World::check_trust(Host host, const cluster::View& view) {
+    std::map<std::uint32_t, Host> by_token;
+    for (const cluster::MemberInfo& member : view.members) {
+        const Host other = host_of(member.id.node);
+        const std::uint32_t token = setup_.tokens[other];
+        const std::string who = "adopts a view that lists n" + std::to_string(other);
+        if (setup_.impostors[other] != Impostor::none) invariants_.fail(host, who + ", an impostor");
+        if (member.institution != institution_root(setup_.institutions[other]))
+            invariants_.fail(host, who + " as of another institution");
+        if (token != 0 && !by_token.emplace(token, other).second)
+            invariants_.fail(host, who + " and n" + std::to_string(by_token[token]) + ", who have one join token");
+    }
+    for (const cluster::Revocation& revocation : view.revoked) {
+        const bool expelled = revocation.by == cluster::Name{};
+        if (expelled ? nodes_[host_of(revocation.subject)]->double_votes == 0 : !revoked_.contains(revocation))
+            invariants_.fail(host, "adopts a view that bars " + cluster::brief(revocation.subject) + " for no reason");
+    }
 }
 
 // A fork needs a reason: the lost were closed by their hosts, or nobody has heard of them for the agreed time.
@@ -263,14 +281,15 @@ void World::poll() {
 void World::prepare_cluster() {
     cluster::Founding start = founding();
     start.founder.id = {.node = node_of(setup_.seed, 0), .incarnation = 1};
-    start.founder.institution = institution(0);
+    start.founder.institution = institution_root(0);
+    start.tokens = {{.token = token_of(setup_.seed, setup_.tokens[0]), .node = start.founder.id.node}};
     start.founder.address = "n0";
     auto view = std::make_shared<cluster::View>(*cluster::found(start));
     view->members.clear();
     for (Host host = 0; host < setup_.nodes; ++host) {
         cluster::MemberInfo& member = view->members.emplace_back();
         member.id = {.node = node_of(setup_.seed, host), .incarnation = 1};
-        member.institution = institution(setup_.institutions[host]);
+        member.institution = institution_root(setup_.institutions[host]);
         member.standing = Standing::active;
         member.speed = setup_.speeds[host];
         member.address = "n" + std::to_string(host);

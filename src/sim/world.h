@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -93,7 +94,6 @@ public:
     void applied(Host host, const AppliedStep& step);
     [[nodiscard]] std::vector<cluster::Candidate> contacts_for(Host host) const;
     [[nodiscard]] cluster::Founding founding() const;
-    [[nodiscard]] cluster::Name institution(std::uint8_t number) const;
 
     // Connections (wires.cpp).
     void send(Host from, Host to, const cluster::MessagePtr& message);
@@ -159,7 +159,7 @@ private:
     [[nodiscard]] bool train_together();
     [[nodiscard]] bool somebody_leaves() const;
     [[nodiscard]] bool leavers_are_last() const;
-    [[nodiscard]] bool is_revoked(const Node& node) const;
+    [[nodiscard]] bool is_barred(Host host) const;
     [[nodiscard]] bool quorum_is_gone() const;
     void explain_stuck();
 
@@ -170,6 +170,7 @@ private:
     void poll();
     void prepare_cluster();
     void check_fork(Host host, const cluster::View& view);
+    void check_trust(Host host, const cluster::View& view);
 
     Setup setup_;
     Watching watching_;
@@ -187,9 +188,10 @@ private:
     bool together_ = false;  // all are active; from then on steps are counted
     std::uint64_t steps_wanted_ = 0;
     std::uint64_t dials_ = 0;
-    std::vector<Time> last_commit_;       // by host
-    std::vector<std::uint32_t> commits_;  // by host, before the first crash
-    Host struck_ = 0;                     // by the first crash
+    std::vector<Time> last_commit_;          // by host
+    std::vector<std::uint32_t> commits_;     // by host, before the first crash
+    std::set<cluster::Revocation> revoked_;  // by institutions
+    Host struck_ = 0;                        // by the first crash
     bool quorum_left_ = false;
     std::uint32_t slowest_at_end_ = 1;  // how slow the slowest node was when the faults ended
     Time struck_at_ = 0;

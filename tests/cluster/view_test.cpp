@@ -116,7 +116,7 @@ TEST(View, ADeltaThatCannotFollowIsRefusedInWords) {
     }));
     MemberInfo stranger;
     stranger.id = {.node = node(7), .incarnation = 1};
-    EXPECT_TRUE(refused([&](Delta& delta) { delta.additions = {stranger}; }));
+    EXPECT_TRUE(refused([&](Delta& delta) { delta.additions = {{.info = stranger, .credential = {}, .token = {}}}; }));
 }
 
 TEST(View, AViewSurvivesItsEncoding) {

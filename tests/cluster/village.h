@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,12 +18,60 @@
 
 namespace chaos::cluster {
 
+// Credentials and revocations as PlainSigner reads them: what is said, and a hash in place of the institution's
+// signature.
+inline std::vector<std::uint8_t> paper(char kind, const Name& institution, std::initializer_list<std::uint64_t> words) {
+    std::vector<std::uint8_t> bytes;
+    bytes.push_back(static_cast<std::uint8_t>(kind));
+    for (const std::uint8_t byte : institution) bytes.push_back(byte);
+    const auto add = [&](std::uint64_t word) {
+        for (unsigned i = 0; i < 8; ++i) bytes.push_back(static_cast<std::uint8_t>(word >> (8 * i)));
+    };
+    for (const std::uint64_t word : words) add(word);
+    add(xxh3(std::as_bytes(std::span(bytes))));
+    return bytes;
+}
+inline std::vector<std::uint8_t> certificate(const Name& institution, NodeId node) {
+    return paper('n', institution, {node.high, node.low});
+}
+inline std::vector<std::uint8_t> redeemed(const Name& institution, const JoinToken& token, NodeId node) {
+    return paper('t', institution,
+                 {node.high, node.low, token.id.high, token.id.low, static_cast<std::uint64_t>(token.not_after)});
+}
+inline std::vector<std::uint8_t> revocation_of(NodeId subject, const Name& by) {
+    return paper('r', by, {subject.high, subject.low});
+}
+
 class PlainSigner : public Signer {
 public:
     explicit PlainSigner(NodeId self) : self_(self) {}
     Signature sign(std::span<const std::uint8_t> bytes) const override { return of(self_, bytes); }
     bool verify(NodeId author, std::span<const std::uint8_t> bytes, const Signature& signature) const override {
         return of(author, bytes) == signature;
+    }
+    Result<Vouched> vouched(NodeId node, std::span<const std::uint8_t> credential) const override {
+        Name institution{};
+        if (credential.size() > institution.size())
+            std::copy_n(credential.begin() + 1, institution.size(), institution.begin());
+        JoinToken token{.id = {.high = word(credential, 2), .low = word(credential, 3)},
+                        .not_after = static_cast<std::int64_t>(word(credential, 4))};
+        const NodeId named{.high = word(credential, 0), .low = word(credential, 1)};
+        if (std::ranges::equal(credential, certificate(institution, named))) {
+            if (named != node) return Error{"its credential is for another node"};
+            return Vouched{.institution = institution};
+        }
+        if (std::ranges::equal(credential, redeemed(institution, token, named))) {
+            if (named != node) return Error{"its credential is for another node"};
+            return Vouched{.institution = institution, .token = token};
+        }
+        return Error{"its credential is not signed by the institution that it names"};
+    }
+    Result<Revocation> revocation(std::span<const std::uint8_t> bytes) const override {
+        Revocation read{.subject = {.high = word(bytes, 0), .low = word(bytes, 1)}, .by = {}};
+        if (bytes.size() > read.by.size()) std::copy_n(bytes.begin() + 1, read.by.size(), read.by.begin());
+        if (!std::ranges::equal(bytes, revocation_of(read.subject, read.by)))
+            return Error{"the revocation is not signed by the institution that it names"};
+        return read;
     }
     static Signature of(NodeId node, std::span<const std::uint8_t> bytes) {
         Signature signature{};
@@ -32,6 +81,13 @@ public:
     }
 
 private:
+    // Of a paper; 0 where it is too short.
+    static std::uint64_t word(std::span<const std::uint8_t> bytes, std::size_t index) {
+        const std::size_t at = 1 + sizeof(Name) + 8 * index;
+        std::uint64_t value = 0;
+        for (unsigned i = 0; i < 8 && at + i < bytes.size(); ++i) value |= std::uint64_t{bytes[at + i]} << (8 * i);
+        return value;
+    }
     NodeId self_;
 };
 
@@ -49,7 +105,8 @@ public:
         std::optional<std::pair<std::uint64_t, ViewPtr>> running;
         std::vector<std::string> notes;
         std::vector<std::string> excluded;
-        std::uint64_t life = 1;
+        std::uint64_t life = 0;
+        std::vector<std::uint8_t> credential;
     };
 
     Nanoseconds delay = 5 * millisecond;
@@ -65,11 +122,21 @@ public:
     House& house(unsigned number) { return houses.at(node(number)); }
     Member& member(unsigned number) { return *house(number).member; }
 
+    // A house whose node has never run, or has lost all it knew.
     void add(unsigned number) {
         House& fresh = houses[node(number)];
         fresh.id = node(number);
+        fresh.up = true;
+        fresh.disk.reset();
+        fresh.checkpoint.reset();
+        ++fresh.life;
         fresh.signer = std::make_unique<PlainSigner>(fresh.id);
+        if (fresh.credential.empty()) fresh.credential = certificate(institution(), fresh.id);
         begin_life(fresh);
+    }
+    // The credential of a house that is yet to be built.
+    void give(unsigned number, std::vector<std::uint8_t> credential) {
+        houses[node(number)].credential = std::move(credential);
     }
     void found(unsigned number) {
         add(number);
@@ -102,10 +169,7 @@ public:
     }
     void restart(unsigned number, bool disk_kept) {
         House& back = house(number);
-        if (!disk_kept) {
-            back.disk.reset();
-            back.checkpoint.reset();
-        }
+        if (!disk_kept) return add(number);
         back.up = true;
         ++back.life;
         begin_life(back);
@@ -175,7 +239,7 @@ private:
         Identity identity;
         identity.member = {.node = at.id, .incarnation = at.life * 1000};
         identity.run = sha256("run");
-        identity.institution = institution();
+        identity.credential = at.credential;
         identity.speed = 10;
         at.running.reset();
         at.member = std::make_unique<Member>(options, identity, *at.signer, at.disk, at.checkpoint, now);

@@ -24,12 +24,12 @@ Delta rich_delta() {
     info.id = {.node = {7, 8}, .incarnation = 9};
     info.institution = name("institution");
     info.address = "[2001:db8::1]:4242";
-    delta.additions = {info};
+    delta.additions = {{.info = info, .credential = {1, 2, 3}, .token = JoinToken{.id = {8, 8}, .not_after = -5}}};
     delta.activations = {{.node = {1, 1}, .incarnation = 2}};
     delta.link_removals = {{.link = {{1, 2}, {3, 4}}, .reason = Reason::closed}};
     delta.link_additions = {{.id = {{1, 2}, {7, 8}}, .figures = {.rate_ab = 100, .rate_ba = 200, .delay_us = 300}}};
     delta.institutions = {{.root = name("institution"), .standing = InstitutionStanding::removed}};
-    delta.revocations = {{9, 9}};
+    delta.revocations = {{.subject = {9, 9}, .by = name("institution")}};
     delta.speeds = {{{1, 2}, 77}};
     delta.meetings = {{.other = name("other"), .samples = 640}};
     return delta;
@@ -44,7 +44,7 @@ std::vector<MessagePtr> every_kind() {
     all.push_back(
         make_message(Heartbeat{.role = Role::active, .epoch = 3, .view = name("v"), .applied = 9, .sent_at = 1}));
     all.push_back(make_message(Bye{"closing"}));
-    all.push_back(make_message(Ask{.member = author, .run = name("run"), .address = "host:1"}));
+    all.push_back(make_message(Ask{.run = name("run"), .newcomer = rich_delta().additions[0]}));
     all.push_back(make_message(Answer{.refusal = "no", .candidates = {{.node = {2, 2}, .address = "x"}}}));
     all.push_back(make_message(LinkOffer{author}));
     LinkConsent consent;
@@ -59,6 +59,8 @@ std::vector<MessagePtr> every_kind() {
     Request request;
     request.kind = RequestKind::join;
     request.subject = author;
+    request.newcomer = rich_delta().additions[0];
+    request.revocation = {7, 7, 7};
     request.consents = {std::get<LinkConsent>(all[6]->body)};
     request.claims = {{.id = {{1, 1}, {4, 4}}, .figures = {.rate_ab = 1, .rate_ba = 2, .delay_us = 3}}};
     all.push_back(make_signed(request, author, 3, signer));
@@ -129,6 +131,55 @@ TEST(Wire, CutShortOrPaddedIsRefused) {
         longer.push_back(0);
         EXPECT_FALSE(decode_message(longer).ok());
     }
+}
+
+TEST(Wire, CredentialsAndRevocationsAreBounded) {
+    // Messages with a blob of `max_credential_bytes`, and what a liar makes of them: a longer one, its count (the four
+    // bytes before it) to match.
+    const auto stretched = [](const MessagePtr& message, std::size_t size) {
+        std::vector<std::uint8_t> bytes = message->bytes;
+        const auto at = std::ranges::search_n(bytes, max_credential_bytes, 0xcc).begin() - bytes.begin();
+        bytes.insert(bytes.begin() + at, size - max_credential_bytes, 0xcc);
+        for (unsigned i = 0; i < 4; ++i) bytes[at - 4 + i] = static_cast<std::uint8_t>(size >> (8 * i));
+        return bytes;
+    };
+    const std::vector<std::uint8_t> longest(max_credential_bytes, 0xcc);
+    Ask ask;
+    ask.newcomer.credential = longest;
+    Request join;
+    join.newcomer.credential = longest;
+    Request revoke;
+    revoke.revocation = longest;
+    Accept accept;
+    accept.delta.additions = {ask.newcomer};
+    for (const MessagePtr& message :
+         {make_message(ask), make_message(join), make_message(revoke), make_message(accept)}) {
+        EXPECT_TRUE(decode_message(stretched(message, max_credential_bytes))) << kind_of(message->body);
+        for (const std::size_t size : {max_credential_bytes + 1, std::size_t{100'000}})
+            EXPECT_FALSE(decode_message(stretched(message, size))) << kind_of(message->body) << " " << size;
+    }
+}
+
+TEST(Wire, AViewsTokensAndRevocationsAreInOrder) {
+    Founding founding;
+    founding.institutions = {{.root = name("institution")}};
+    founding.tokens = {{.token = {.id = {2, 2}, .not_after = 9}, .node = {1, 1}},
+                       {.token = {.id = {3, 3}, .not_after = 7}, .node = {1, 1}}};
+    View view = *found(founding);
+    view.revoked = {{.subject = {4, 4}, .by = {}}, {.subject = {4, 4}, .by = name("institution")}};
+    const Result<ViewPtr> read = decode_view(encode(view));
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ((*read)->tokens, view.tokens);
+    EXPECT_EQ((*read)->revoked, view.revoked);
+    View swapped = view;
+    std::swap(swapped.tokens[0], swapped.tokens[1]);
+    EXPECT_FALSE(decode_view(encode(swapped)));
+    swapped = view;
+    std::swap(swapped.revoked[0], swapped.revoked[1]);
+    EXPECT_FALSE(decode_view(encode(swapped)));
+    swapped = view;
+    swapped.tokens[1] = swapped.tokens[0];
+    EXPECT_FALSE(decode_view(encode(swapped))) << "a token is used once";
 }
 
 TEST(Wire, RandomDamageNeverReadsAsAnotherEncoding) {
