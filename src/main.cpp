@@ -145,9 +145,8 @@ void add_institution(CLI::App& program, Job& job) {
     CLI::App* make = command->add_subcommand("new", "Make an institution's root key, on its own machine");
     make->add_option("name", *name, "Its name, e.g. charite")->required()->type_name("NAME");
     make->callback([&job, name] { job = [name] { return chaos::cli::new_institution(*name); }; });
-    command->add_subcommand("show", "List the institutions whose root keys are here")->callback([&job] {
-        job = chaos::cli::show_institutions;
-    });
+    command->add_subcommand("show", "List the institutions whose root keys are here, and what they have issued")
+        ->callback([&job] { job = chaos::cli::show_institutions; });
     auto options = std::make_shared<chaos::cli::InviteOptions>();
     CLI::App* invite =
         command->add_subcommand("invite", "Let a node in: print a one-time join token, or a certificate");
@@ -156,13 +155,26 @@ void add_institution(CLI::App& program, Job& job) {
         ->type_name("KEY");
     invite->add_option("--days", options->days, "For how long (default: a token 7, a certificate 365)")->type_name("N");
     invite->callback([&job, options] { job = [options] { return chaos::cli::invite(*options); }; });
+    auto revoking = std::make_shared<chaos::cli::RevokeOptions>();
+    CLI::App* revoke =
+        command->add_subcommand("revoke", "Withdraw a node, or a token with whoever came in by it, for good");
+    revoke->add_option("key", revoking->key, "The node's or the token's key (chaos institution show)")
+        ->required()
+        ->type_name("KEY");
+    revoke->add_option("--name", revoking->institution, "The institution (default: the one that invited it)")
+        ->type_name("NAME");
+    revoke->callback([&job, revoking] { job = [revoking] { return chaos::cli::revoke(*revoking); }; });
     command->footer(
         "Root keys are kept in $CHAOS_HOME/institutions, else in ~/.chaos/institutions, readable by you alone.\n"
-        "A join token is a secret: hand it to one node only.\n\n"
+        "A join token is a secret: hand it to one node only. A revocation is none: it is one word, signed with the "
+        "root\n"
+        "key, that any member may bring to the cluster. It cannot be taken back.\n\n"
         "Examples:\n"
         "  chaos institution new charite\n"
         "  chaos institution invite charite                          # a token for whoever is to join\n"
-        "  chaos institution invite charite --node KEY --days 90     # a certificate for that node\n");
+        "  chaos institution invite charite --node KEY --days 90     # a certificate for that node\n"
+        "  chaos institution show                                    # whom it has invited\n"
+        "  chaos institution revoke KEY                              # that node or token is no longer yours\n");
 }
 
 // OpenMP's threads spin for milliseconds when they wait. On a machine that others use too, that halves the speed of

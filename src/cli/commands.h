@@ -53,7 +53,8 @@ struct CompareOptions {
 // Scale-out by Chaos and by its rivals, simulated on the same links.
 [[nodiscard]] Result<void> compare_scale_out(const CompareOptions& options);
 
-// Keys and institutions. They live in $CHAOS_HOME, else in ~/.chaos: node.key, institutions/NAME.key.
+// Keys and institutions. They live in $CHAOS_HOME, else in ~/.chaos: node.key, institutions/NAME.key, and beside it
+// NAME.issued (issued.h).
 [[nodiscard]] Result<void> new_key();
 [[nodiscard]] Result<void> show_key();
 [[nodiscard]] Result<void> new_institution(const std::string& name);
@@ -65,5 +66,11 @@ struct InviteOptions {
     std::uint32_t days = 0;  // 0: a year for a certificate, a week for a token
 };
 [[nodiscard]] Result<void> invite(const InviteOptions& options);
+
+struct RevokeOptions {
+    std::string key;          // of a node, or of a join token
+    std::string institution;  // empty: the one of this machine that invited it
+};
+[[nodiscard]] Result<void> revoke(const RevokeOptions& options);
 
 }  // namespace chaos::cli
