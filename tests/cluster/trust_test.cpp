@@ -97,6 +97,26 @@ TEST(Trust, NobodySpeaksForAnInstitutionThatDidNotVouchForIt) {
     EXPECT_FALSE(hand(village, 0, 1, make_message(ask)).says("does not let"));
 }
 
+TEST(Trust, AnotherClusterIsKeptApart) {
+    Village village;
+    populate(village, 3);
+    const auto expect_dropped = [&](unsigned by, const MessagePtr& message, const std::string& why) {
+        const Effect effect = hand(village, by, 2, message);
+        EXPECT_EQ(effect.risen.refused, 1U) << why;
+        EXPECT_TRUE(effect.says(why)) << why;
+        EXPECT_TRUE(std::ranges::any_of(effect.actions, [](const Action& action) {
+            const auto* closed = std::get_if<CloseLink>(&action);
+            return closed != nullptr && closed->peer == node(2);
+        })) << why;
+    };
+    expect_dropped(0, make_message(Hello{.member = village.member(2).id(), .run = sha256("another run")}),
+                   "it trains another run");
+    LineSummary summary;
+    summary.founder = sha256("another founder");
+    summary.ancestors = {{.view = sha256("another view"), .epoch = 1}};
+    expect_dropped(1, signed_message(village, summary, 2), "its cluster was founded apart from ours");
+}
+
 TEST(Trust, ATokenLetsInOneNodeThatMayComeBack) {
     Village village;
     populate(village, 3);
