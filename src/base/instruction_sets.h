@@ -28,14 +28,15 @@ enum class Path : std::uint8_t { best, scalar, avx2, avx512 };
 
 #if defined(__clang__)
 #define CHAOS_NOT_VECTORISED
+#define CHAOS_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl")]]
 #else
 #define CHAOS_NOT_VECTORISED [[gnu::optimize("no-tree-vectorize")]]
+#define CHAOS_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")]]
 #endif
 
 #if defined(__x86_64__)
-#define CHAOS_VARIANTS(variant)                                                  \
-    variant(scalar, CHAOS_NOT_VECTORISED) variant(avx2, [[gnu::target("avx2")]]) \
-        variant(avx512, [[gnu::target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")]])
+#define CHAOS_VARIANTS(variant) \
+    variant(scalar, CHAOS_NOT_VECTORISED) variant(avx2, [[gnu::target("avx2")]]) variant(avx512, CHAOS_AVX512)
 #define CHAOS_PICK(path, name) ::chaos::pick(path, name##_scalar, name##_avx2, name##_avx512)
 
 template <class Kernels>

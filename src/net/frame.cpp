@@ -1,7 +1,11 @@
 #include "net/frame.h"
 
+#include <algorithm>
+
 namespace chaos::net {
 namespace {
+
+constexpr std::size_t control_read_bytes = 64 << 10;  // frames that come together are read together
 
 template <class T>
 void put(std::byte*& at, T value) {
@@ -58,6 +62,35 @@ Result<std::size_t> decode_control_size(std::span<const std::byte, control_head_
     const auto size = take<std::uint32_t>(at);
     if (size > max_control_bytes) return Error{"a control frame is larger than the limit"};
     return std::size_t{size};
+}
+
+ControlReader::ControlReader() : buffer_(control_read_bytes) {}
+
+std::span<std::byte> ControlReader::room() {
+    std::copy(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
+              buffer_.begin() + static_cast<std::ptrdiff_t>(end_), buffer_.begin());
+    end_ -= begin_;
+    begin_ = 0;
+    if (buffer_.size() < wanted_) buffer_.resize(wanted_);
+    return std::span(buffer_).subspan(end_);
+}
+
+void ControlReader::filled(std::size_t bytes) {
+    CHAOS_ASSERT(bytes <= buffer_.size() - end_);
+    end_ += bytes;
+}
+
+Result<std::optional<std::span<const std::byte>>> ControlReader::next() {
+    const std::span<const std::byte> here = std::span(buffer_).subspan(begin_, end_ - begin_);
+    wanted_ = control_head_bytes;
+    if (here.size() < control_head_bytes) return std::optional<std::span<const std::byte>>();
+    const Result<std::size_t> size = decode_control_size(here.first<control_head_bytes>());
+    if (!size) return size.error();
+    wanted_ = control_head_bytes + *size;
+    if (here.size() < wanted_) return std::optional<std::span<const std::byte>>();
+    begin_ += wanted_;
+    wanted_ = control_head_bytes;
+    return std::optional(here.subspan(control_head_bytes, *size));
 }
 
 }  // namespace chaos::net

@@ -11,7 +11,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 namespace chaos::net {
 
@@ -41,5 +43,25 @@ struct BulkHead {
 
 [[nodiscard]] std::array<std::byte, control_head_bytes> encode_control_size(std::size_t size);
 [[nodiscard]] Result<std::size_t> decode_control_size(std::span<const std::byte, control_head_bytes> bytes);
+
+// Cuts what arrives on a control connection into frames, in whatever pieces it comes. It never holds more than the
+// largest frame and what came with its end.
+class ControlReader {
+public:
+    ControlReader();
+
+    // Where the next bytes are to be written; never empty once next() has been asked until it had no more.
+    [[nodiscard]] std::span<std::byte> room();
+    // So many were written there.
+    void filled(std::size_t bytes);
+    // The content of the next frame, valid until room() is asked for; none: more bytes are needed.
+    [[nodiscard]] Result<std::optional<std::span<const std::byte>>> next();
+
+private:
+    std::vector<std::byte> buffer_;
+    std::size_t begin_ = 0;  // of what is not yet cut
+    std::size_t end_ = 0;
+    std::size_t wanted_ = control_head_bytes;  // of the frame at begin_, as far as that is known
+};
 
 }  // namespace chaos::net

@@ -119,31 +119,21 @@ awaitable<void> Link::write_control(StreamPtr stream) {
 
 awaitable<void> Link::read_control(StreamPtr stream) {
     const std::shared_ptr<Link> keep = shared_from_this();
-    std::vector<std::byte> buffer(64 << 10);
-    std::size_t filled = 0;
+    ControlReader reader;
     while (!ended) {
-        const Result<std::size_t> got = co_await stream->read_some(std::span(buffer).subspan(filled));
+        const std::span<std::byte> room = reader.room();
+        const Result<std::size_t> got = co_await stream->read_some(room);
         if (ended) co_return;
         if (!got) co_return end(got.error().message);
-        filled += *got;
-        std::size_t used = 0;
-        std::size_t wanted = control_head_bytes;
-        while (filled - used >= control_head_bytes) {
-            const auto size =
-                decode_control_size(std::span<const std::byte, control_head_bytes>(&buffer[used], control_head_bytes));
-            if (!size) co_return end(size.error().message);
-            wanted = control_head_bytes + *size;
-            if (filled - used < wanted) break;
-            const Result<void> handled = handle(std::span(buffer).subspan(used + control_head_bytes, *size));
+        reader.filled(*got);
+        while (true) {
+            const auto frame = reader.next();
+            if (!frame) co_return end(frame.error().message);
+            if (!frame->has_value()) break;
+            const Result<void> handled = handle(**frame);
             if (!handled) co_return end(handled.error().message);
             if (ended) co_return;
-            used += wanted;
-            wanted = control_head_bytes;
         }
-        std::copy(buffer.begin() + static_cast<std::ptrdiff_t>(used),
-                  buffer.begin() + static_cast<std::ptrdiff_t>(filled), buffer.begin());
-        filled -= used;
-        if (buffer.size() < wanted) buffer.resize(wanted);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -115,6 +116,7 @@ public:
     Options options;
     bool strict = false;
     std::set<LinkId> cuts;
+    std::function<void(NodeId from, const Send&)> overhear = [](NodeId, const Send&) {};
 
     static NodeId node(unsigned number) { return {.high = std::uint64_t{number + 1} << 56, .low = number + 1}; }
     static Name institution() { return sha256("institution"); }
@@ -267,6 +269,7 @@ private:
 
     void carry_out(House& from, Action& action) {
         if (auto* send = std::get_if<Send>(&action)) {
+            overhear(from.id, *send);
             if (links.contains(link_between(from.id, send->to)) && !cut(from.id, send->to))
                 put(now + delay, send->to, Received{.from = from.id, .message = send->message});
         } else if (auto* dial = std::get_if<Dial>(&action)) {
