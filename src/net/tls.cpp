@@ -102,16 +102,20 @@ std::unique_ptr<ssl_st, void (*)(ssl_st*)> Tls::session(int socket, bool dialled
 Result<Proven> proven_by(ssl_st* session) {
     const std::unique_ptr<X509, decltype(&X509_free)> certificate(SSL_get1_peer_certificate(session), X509_free);
     if (certificate == nullptr) return Error{"it shows no certificate"};
-    const EVP_PKEY* key = X509_get0_pubkey(certificate.get());
+    return named_in(certificate.get());
+}
+
+Result<Proven> named_in(x509_st* certificate) {
+    const EVP_PKEY* key = X509_get0_pubkey(certificate);
     if (key == nullptr || EVP_PKEY_get_id(key) != EVP_PKEY_ED25519) return Error{"its certificate has no Ed25519 key"};
     Proven proven;
     std::size_t size = proven.key.size();
     if (EVP_PKEY_get_raw_public_key(key, proven.key.data(), &size) != 1)
         return Error{"its certificate has no usable key"};
     proven.node = node_id(proven.key);
-    const int place = X509_get_ext_by_OBJ(certificate.get(), extension_object(), -1);
+    const int place = X509_get_ext_by_OBJ(certificate, extension_object(), -1);
     if (place < 0) return Error{"its certificate carries no credential"};
-    const ASN1_OCTET_STRING* content = X509_EXTENSION_get_data(X509_get_ext(certificate.get(), place));
+    const ASN1_OCTET_STRING* content = X509_EXTENSION_get_data(X509_get_ext(certificate, place));
     const auto credential =
         decode_credential({ASN1_STRING_get0_data(content), static_cast<std::size_t>(ASN1_STRING_length(content))});
     if (!credential) return credential.error();

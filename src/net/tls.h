@@ -10,6 +10,7 @@
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 struct ssl_st;      // OpenSSL's SSL
+struct x509_st;     // OpenSSL's X509
 
 namespace chaos::net {
 
@@ -34,5 +35,7 @@ private:
 
 // After the handshake: who it is, or why that is not clear.
 [[nodiscard]] Result<Proven> proven_by(ssl_st* session);
+// Who it is that shows this certificate, once it has proved that the key is its own.
+[[nodiscard]] Result<Proven> named_in(x509_st* certificate);
 
 }  // namespace chaos::net

@@ -108,6 +108,7 @@ public:
         std::vector<std::string> excluded;
         std::uint64_t life = 0;
         std::vector<std::uint8_t> credential;
+        Nanoseconds tick_at = 0;  // of the next one that is on its way
     };
 
     Nanoseconds delay = 5 * millisecond;
@@ -245,6 +246,7 @@ private:
         identity.speed = 10;
         at.running.reset();
         at.member = std::make_unique<Member>(options, identity, *at.signer, at.disk, at.checkpoint, now);
+        at.tick_at = now;
         put(now, at.id, Tick{});
     }
 
@@ -264,7 +266,10 @@ private:
             target.checkpoint = Checkpoint{.applied = done->step, .lineage = sha256(std::to_string(done->step))};
         }
         for (Action& action : target.member->step(event, now)) carry_out(target, action);
-        if (target.member) put(std::max(target.member->wake_at(), now + 1), to, Tick{});
+        const Nanoseconds wake = std::max(target.member->wake_at(), now + 1);
+        if (target.tick_at > now && target.tick_at <= wake) return;
+        target.tick_at = wake;
+        put(wake, to, Tick{});
     }
 
     void carry_out(House& from, Action& action) {
