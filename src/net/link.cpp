@@ -6,6 +6,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
@@ -15,6 +16,9 @@ namespace chaos::net {
 namespace {
 
 constexpr std::size_t control_write_bytes = 64 << 10;  // frames that wait leave together
+constexpr std::size_t queued_frame_bytes = 64;         // what a frame that waits takes besides its own
+constexpr double counted_bytes = 4096;                 // a longer control message counts for several
+constexpr std::uint64_t handled_at_once = 64;          // control messages, before others have their turn
 constexpr std::uint64_t frames_until_told = 32;
 constexpr std::uint64_t bytes_until_told = 4 << 20;
 constexpr std::chrono::milliseconds pace_interval{20};
@@ -39,7 +43,11 @@ std::vector<std::byte> frame_of(const wire::Control& message) {
 }
 
 Link::Link(LinksState& links, NodeId other)
-    : owner(links.shared_from_this()), state(links), peer(other), wake(links.loop) {}
+    : owner(links.shared_from_this()),
+      state(links),
+      peer(other),
+      wake(links.loop),
+      allowance(links.options.control_per_s, links.options.control_at_once, Allowance::Clock::now()) {}
 
 void Link::start() {
     for (std::uint32_t place = 0; place < state.options.bulk_connections + 1; ++place)
@@ -63,10 +71,13 @@ void Link::send_cluster(std::span<const std::uint8_t> message) {
 
 void Link::queue(std::vector<std::byte> frame) {
     if (ended || closing) return;
-    outgoing_bytes += frame.size();
+    outgoing_bytes += frame.size() + queued_frame_bytes;
     outgoing.push_back(std::move(frame));
     ++figures.control_sent;
-    if (outgoing_bytes > state.options.max_waiting_bytes) return end("it does not read what it is sent");
+    if (outgoing_bytes > state.options.max_waiting_bytes) {
+        ++state.counters.dropped_slow;
+        return end("it does not read what it is sent");
+    }
     wake.cancel();
 }
 
@@ -105,6 +116,7 @@ awaitable<void> Link::write_control(StreamPtr stream) {
         together.clear();
         while (!outgoing.empty() &&
                (together.empty() || together.size() + outgoing.front().size() <= control_write_bytes)) {
+            outgoing_bytes -= outgoing.front().size() + queued_frame_bytes;
             if (together.empty()) {
                 together = std::move(outgoing.front());
             } else {
@@ -112,7 +124,6 @@ awaitable<void> Link::write_control(StreamPtr stream) {
             }
             outgoing.pop_front();
         }
-        outgoing_bytes -= together.size();
         if (const Result<void> sent = co_await stream->write(together, {}); !sent) co_return end(sent.error().message);
     }
 }
@@ -126,13 +137,24 @@ awaitable<void> Link::read_control(StreamPtr stream) {
         if (ended) co_return;
         if (!got) co_return end(got.error().message);
         reader.filled(*got);
-        while (true) {
+        double taken = 0;
+        for (std::uint64_t frames = 1;; ++frames) {
             const auto frame = reader.next();
-            if (!frame) co_return end(frame.error().message);
-            if (!frame->has_value()) break;
-            const Result<void> handled = handle(**frame);
-            if (!handled) co_return end(handled.error().message);
+            if (frame && !frame->has_value()) break;
+            const Result<void> handled = frame ? handle(**frame) : Result<void>(frame.error());
+            if (!handled) {
+                ++state.counters.malformed;
+                co_return end(handled.error().message);
+            }
             if (ended) co_return;
+            taken += 1 + static_cast<double>((*frame)->size()) / counted_bytes;
+            if (frames % handled_at_once == 0) co_await asio::post(state.loop, asio::use_awaitable);
+            if (ended) co_return;
+        }
+        if (const auto pause = allowance.take(taken, Allowance::Clock::now()); pause.count() > 0) {
+            ++state.counters.control_delayed;
+            asio::steady_timer timer(state.loop, pause);
+            co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
         }
     }
 }
@@ -172,7 +194,8 @@ Result<void> Link::handle(std::span<const std::byte> frame) {
             return {};
         }
         case wire::Control::kRefusal:
-            return Error{"refused: " + message.refusal()};
+            end("refused: " + message.refusal());
+            return {};
         default:
             return Error{"it sent a message that has no place here"};
     }
@@ -401,7 +424,10 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
         std::array<std::byte, bulk_head_bytes> bytes{};
         if (const Result<void> read = co_await stream->read(bytes); !read) break;
         const Result<BulkHead> head = decode_bulk_head(bytes);
-        if (!head) co_return end(head.error().message);
+        if (!head) {
+            ++state.counters.malformed;
+            co_return end(head.error().message);
+        }
         if (const Result<void> taken = co_await take_payload(place, *stream, *head); !taken) break;
         figures.bulk_received_bytes += head->bytes;
         bulk_arrived(number, head->bytes);
@@ -442,6 +468,7 @@ awaitable<void> Link::keep_bulk(std::uint32_t number) {
         const Result<StreamPtr> stream = co_await state.connect(address);
         if (ended) co_return;
         if (stream) {
+            const Watchdog watchdog(state.loop, *stream, state.options.handshake_limit);
             const auto hello = state.hello(wire::Hello::BULK, number, place.received);
             const auto greeted = co_await state.introduce(**stream, hello, peer);
             if (ended) co_return (*stream)->close();

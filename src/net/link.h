@@ -1,6 +1,7 @@
 // The inside of a link, and of Links; only link.cpp, dialling.cpp and links.cpp include it.
 #pragma once
 
+#include "net/allowance.h"
 #include "net/links.h"
 #include "net/pacing.h"
 
@@ -72,6 +73,7 @@ struct Link : std::enable_shared_from_this<Link> {
     bool closing = false;            // on purpose, once everything has left
     bool ended = false;
     LinkFigures figures;
+    Allowance allowance;  // of control messages
     std::uint64_t ping_number = 0;
     std::chrono::steady_clock::time_point pinged_at;
 
@@ -100,9 +102,17 @@ struct Link : std::enable_shared_from_this<Link> {
     void bulk_arrived(std::uint32_t place, std::size_t bytes);
 };
 
-// Frames of control messages on a fresh connection, before it is a link's.
+// Ends what is awaited on a stream when it takes too long.
+class Watchdog {
+public:
+    Watchdog(asio::io_context& loop, const StreamPtr& stream, std::chrono::milliseconds limit);
+
+private:
+    std::shared_ptr<StreamPtr> guarded_;  // gone with this: what fires too late finds nothing
+    asio::steady_timer timer_;
+};
+
 [[nodiscard]] std::vector<std::byte> frame_of(const wire::Control& message);
-awaitable<Result<wire::Control>> read_message(Stream& stream, std::size_t limit);
 
 struct LinksState : std::enable_shared_from_this<LinksState> {
     LinksState(asio::io_context& loop, const SecretKey& key, const Credential& credential, const LinkOptions& options,
@@ -121,6 +131,10 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     std::map<NodeId, int> dialling;
     // The other end closed the connection, but ours, on its way, is the one that stays: the link is not gone yet.
     std::set<NodeId> orphans;
+    LinkCounters counters;
+    Allowance handshakes;
+    Allowance lines;                 // of those turned away
+    std::uint64_t without_line = 0;  // turned away since the last line
     bool stopped = false;
 
     [[nodiscard]] const Tls* encryption() const { return options.in_the_clear ? nullptr : &tls; }
@@ -132,13 +146,17 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     };
     awaitable<void> accept(tcp::acceptor& acceptor);
     awaitable<void> welcome(StreamPtr stream, std::string from);
-    awaitable<Result<Greeted>> greet(Stream& stream);
+    using Cause = std::uint64_t LinkCounters::*;
+    // On a fresh connection, before it is a link's. Of a failure, also the cause.
+    awaitable<Result<wire::Control>> read_message(Stream& stream, std::size_t limit, Cause& cause);
+    awaitable<Result<Greeted>> greet(Stream& stream, Cause& cause);
     awaitable<Result<StreamPtr>> connect(const std::string& address);
     awaitable<Result<Greeted>> introduce(Stream& stream, const wire::Control& hello, NodeId expected);
     awaitable<void> dial(NodeId peer, std::string address);
     awaitable<Result<void>> dial_control(NodeId peer, const std::string& address);
     awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);
     awaitable<bool> answers(std::shared_ptr<Link> link);
+    void turn_away(const std::string& who, const std::string& why, Cause cause);
     void prepare_bulk(Stream& stream) const;
     void share_limits();
 };

@@ -22,19 +22,6 @@ namespace {
 constexpr std::uint32_t link_version = 1;
 constexpr std::size_t max_greeting_bytes = 4096;  // of strangers, little is read
 
-// Ends what is awaited on the stream when it takes too long.
-class Watchdog {
-public:
-    Watchdog(asio::io_context& loop, const StreamPtr& stream, std::chrono::milliseconds limit) : timer_(loop, limit) {
-        timer_.async_wait([stream](boost::system::error_code cancelled) {
-            if (!cancelled) stream->close();
-        });
-    }
-
-private:
-    asio::steady_timer timer_;
-};
-
 wire::Control refusal(const std::string& why) {
     wire::Control message;
     message.set_refusal(why);
@@ -47,6 +34,23 @@ std::uint64_t random_number() {
     return number;
 }
 
+// A node that is shouted at writes down what it can and says how much that leaves out.
+constexpr double lines_per_s = 10;
+constexpr double lines_at_once = 200;
+
+// One of those who have not said who they are; until it goes out of scope.
+class Stranger {
+public:
+    Stranger(std::set<StreamPtr>& all, StreamPtr stream) : all_(all), stream_(std::move(stream)) {}
+    ~Stranger() { all_.erase(stream_); }
+    Stranger(const Stranger&) = delete;
+    Stranger& operator=(const Stranger&) = delete;
+
+private:
+    std::set<StreamPtr>& all_;
+    StreamPtr stream_;
+};
+
 }  // namespace
 
 std::string to_text(const tcp::endpoint& endpoint) {
@@ -54,9 +58,18 @@ std::string to_text(const tcp::endpoint& endpoint) {
     return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(endpoint.port());
 }
 
-awaitable<Result<wire::Control>> read_message(Stream& stream, std::size_t limit) {
+Watchdog::Watchdog(asio::io_context& loop, const StreamPtr& stream, std::chrono::milliseconds limit)
+    : guarded_(std::make_shared<StreamPtr>(stream)), timer_(loop, limit) {
+    timer_.async_wait([weak = std::weak_ptr(guarded_)](boost::system::error_code cancelled) {
+        const std::shared_ptr<StreamPtr> guarded = weak.lock();
+        if (!cancelled && guarded) (*guarded)->close();
+    });
+}
+
+awaitable<Result<wire::Control>> LinksState::read_message(Stream& stream, std::size_t limit, Cause& cause) {
     std::array<std::byte, control_head_bytes> head{};
     if (const Result<void> read = co_await stream.read(head); !read) co_return read.error();
+    cause = &LinkCounters::malformed;
     const Result<std::size_t> size = decode_control_size(head);
     if (!size) co_return size.error();
     if (*size > limit) co_return Error{"its greeting is too long"};
@@ -76,7 +89,9 @@ LinksState::LinksState(asio::io_context& io, const SecretKey& key, const Credent
       events(who),
       receiver(bulk),
       self(how.in_the_clear ? how.clear_id : node_id(key.public_key())),
-      instance(random_number()) {}
+      instance(random_number()),
+      handshakes(how.handshakes_per_s, how.handshakes_at_once, Allowance::Clock::now()),
+      lines(lines_per_s, lines_at_once, Allowance::Clock::now()) {}
 
 wire::Control LinksState::hello(wire::Hello::Purpose purpose, std::uint32_t place, std::uint64_t frames) const {
     wire::Control message;
@@ -116,8 +131,14 @@ awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
         const tcp::endpoint from = socket.remote_endpoint(gone);
         if (gone) continue;
         if (strangers.size() >= options.max_strangers) {
-            events.turned_away(to_text(from), "too many connections have not said who they are");
+            turn_away(to_text(from), "too many connections have not said who they are", &LinkCounters::too_many);
             continue;
+        }
+        if (const auto pause = handshakes.take(1, Allowance::Clock::now()); pause.count() > 0) {
+            ++counters.handshakes_delayed;
+            asio::steady_timer timer(loop, pause);
+            co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+            if (stopped) co_return;
         }
         auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
         strangers.insert(stream);
@@ -125,12 +146,25 @@ awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
     }
 }
 
+void LinksState::turn_away(const std::string& who, const std::string& why, Cause cause) {
+    ++(counters.*cause);
+    if (!lines.take_if_left(1, Allowance::Clock::now())) {
+        ++without_line;
+        return;
+    }
+    const std::string others = "; so were " + std::to_string(without_line) + " others before it";
+    events.turned_away(who, without_line == 0 ? why : why + others);
+    without_line = 0;
+}
+
 // The handshake and the other's Hello.
-awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream) {
+awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream, Cause& cause) {
+    cause = &LinkCounters::handshake_failed;
     const Result<Proven> proven = co_await stream.handshake();
     if (!proven) co_return proven.error();
-    const Result<wire::Control> message = co_await read_message(stream, max_greeting_bytes);
+    const Result<wire::Control> message = co_await read_message(stream, max_greeting_bytes, cause);
     if (!message) co_return message.error();
+    cause = &LinkCounters::refused;
     if (message->has_refusal()) co_return Error{"it refuses: " + message->refusal()};
     if (!message->has_hello()) co_return Error{"it does not greet"};
     Greeted greeted{.peer = proven->node, .hello = message->hello()};
@@ -146,8 +180,9 @@ awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream) {
 awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
     const std::shared_ptr<LinksState> keep = shared_from_this();
     const Watchdog watchdog(loop, stream, options.handshake_limit);
-    Result<Greeted> greeted = co_await greet(*stream);
-    strangers.erase(stream);
+    const Stranger stranger(strangers, stream);
+    Cause cause = nullptr;
+    Result<Greeted> greeted = co_await greet(*stream, cause);
     if (stopped) co_return stream->close();
     std::string why = greeted ? "" : greeted.error().message;
     if (greeted && greeted->hello.purpose() == wire::Hello::BULK) {
@@ -169,7 +204,7 @@ awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
         why = installed.error().message;
     }
     if (stopped) co_return stream->close();
-    events.turned_away(greeted ? cluster::brief(greeted->peer) + " at " + from : from, why);
+    turn_away(greeted ? cluster::brief(greeted->peer) + " at " + from : from, why, cause);
     const std::vector<std::byte> answer = frame_of(refusal(why));
     (void)co_await stream->write(answer, {});  // it may be gone already
     stream->close();
@@ -261,7 +296,8 @@ awaitable<Result<LinksState::Greeted>> LinksState::introduce(Stream& stream, con
     if (const Result<Proven> proven = co_await stream.handshake(); !proven) co_return proven.error();
     const std::vector<std::byte> first = frame_of(hello);
     if (const Result<void> sent = co_await stream.write(first, {}); !sent) co_return sent.error();
-    Result<Greeted> greeted = co_await greet(stream);
+    Cause cause = nullptr;
+    Result<Greeted> greeted = co_await greet(stream, cause);
     if (greeted && expected != NodeId{} && greeted->peer != expected)
         co_return Error{"another node answers there: " + cluster::brief(greeted->peer)};
     co_return greeted;
@@ -402,6 +438,10 @@ bool Links::linked(NodeId peer) const {
 std::string Links::dialled(NodeId peer) const {
     const auto link = state_->links.find(peer);
     return link == state_->links.end() ? "" : link->second->address;
+}
+
+const LinkCounters& Links::counters() const {
+    return state_->counters;
 }
 
 LinkFigures Links::figures(NodeId peer) const {

@@ -14,7 +14,9 @@
 // told how much it may send in all. Gradients leave before state, which keeps a share of its own.
 //
 // Everything is called, and calls back, in the loop's thread. Nothing here grows without a limit, whatever a peer does:
-// strangers are few and have little time, frames and queues are bounded, and a peer that does not read is dropped.
+// strangers are few and have little time, frames and queues are bounded, and a peer that does not read is dropped. Nor
+// can one peer take the loop from the others: connections take turns, newcomers are greeted at a limited rate, and
+// whoever sends more control messages than anybody needs waits. All of that is counted.
 #pragma once
 
 #include "net/frame.h"
@@ -41,8 +43,14 @@ using cluster::NodeId;
 struct LinkOptions {
     std::uint32_t bulk_connections = 2;
     std::chrono::milliseconds handshake_limit{5000};
-    std::size_t max_strangers = 64;               // connections that have not said who they are
-    std::size_t max_waiting_bytes = 32 << 20;     // of control messages to one peer; beyond that it is dropped
+    std::size_t max_strangers = 64;            // connections that have not said who they are
+    std::size_t max_waiting_bytes = 32 << 20;  // of control messages to one peer; beyond that it is dropped
+    // A handshake costs the node half a millisecond of computing. Whoever comes too soon waits at the door.
+    double handshakes_per_s = 100;
+    double handshakes_at_once = 200;
+    // From one peer; a long one counts for several, one for each 4 KiB. Beyond that, it is not read for a while.
+    double control_per_s = 2000;
+    double control_at_once = 16384;
     std::string bulk_congestion_control = "bbr";  // keeps the queues of a bottleneck short; else what the system has
     std::uint64_t max_send_bytes_per_s = 0;       // of bulk data over all links, for who pays by the byte; 0: no limit
     // Of what a link sends while gradients wait without end: what a joiner can count on.
@@ -62,7 +70,8 @@ public:
     virtual void dial_failed(NodeId peer, const std::string& address, const std::string& why) = 0;
     virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;       // of the cluster's protocol
     virtual void received_work(NodeId from, std::span<const std::uint8_t> message) = 0;  // of those who work
-    // Somebody was turned away; one line for the log.
+    // Somebody was turned away; one line for the log. Where there are too many of them, `why` tells how many others
+    // were turned away without a line.
     virtual void turned_away(const std::string& who, const std::string& why) = 0;
 };
 
@@ -93,6 +102,17 @@ struct LinkFigures {
     std::uint64_t control_sent = 0;
     std::uint64_t control_received = 0;
     std::chrono::nanoseconds round_trip{0};  // of the last answered ping; 0: none
+};
+
+// Trouble with others, by cause, since this node began.
+struct LinkCounters {
+    std::uint64_t too_many = 0;          // turned away unheard: too many strangers
+    std::uint64_t handshake_failed = 0;  // did not get as far as a greeting, or not in time
+    std::uint64_t refused = 0;           // greeted, but is not wanted
+    std::uint64_t malformed = 0;         // greeting or link that ended because of what was said
+    std::uint64_t dropped_slow = 0;      // links that ended because the peer does not read
+    std::uint64_t handshakes_delayed = 0;
+    std::uint64_t control_delayed = 0;  // how often a peer was not read because it sent too many messages
 };
 
 struct LinksState;  // link.h
@@ -138,6 +158,7 @@ public:
     // Where we dialled it; empty: it dialled us, or there is no link.
     [[nodiscard]] std::string dialled(NodeId peer) const;
     [[nodiscard]] LinkFigures figures(NodeId peer) const;
+    [[nodiscard]] const LinkCounters& counters() const;
 
 private:
     std::shared_ptr<LinksState> state_;

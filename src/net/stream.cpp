@@ -1,6 +1,7 @@
 #include "net/stream.h"
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <openssl/err.h>
@@ -17,9 +18,15 @@ namespace chaos::net {
 namespace {
 
 constexpr std::size_t record_bytes = 16 << 10;  // TLS's largest
+constexpr std::size_t turn_bytes = 256 << 10;   // about a tenth of a millisecond
+constexpr std::size_t call_bytes = 4 << 10;     // what a call that moves next to nothing counts for
 
 Error closed() {
     return Error{"the other end closed the connection"};
+}
+
+Error closed_here() {
+    return Error{"this end closed the connection"};
 }
 
 Error failed(int problem) {
@@ -38,14 +45,30 @@ Stream::Stream(tcp::socket socket, const Tls* tls, bool dialled)
 Stream::~Stream() = default;
 
 awaitable<Result<void>> Stream::wait(tcp::socket::wait_type what) {
+    unbroken_bytes_ = 0;
     const auto [problem] = co_await socket_.async_wait(what, asio::as_tuple(asio::use_awaitable));
     if (problem) co_return Error{problem.message()};
     co_return Result<void>{};
 }
 
+bool Stream::others_turn(std::size_t bytes) {
+    unbroken_bytes_ += bytes + call_bytes;
+    return unbroken_bytes_ >= turn_bytes;
+}
+
+awaitable<void> Stream::let_others() {
+    unbroken_bytes_ = 0;
+    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+}
+
 awaitable<Result<void>> Stream::after(int outcome) {
     switch (SSL_get_error(session_.get(), outcome)) {
         case SSL_ERROR_WANT_READ:
+            // What came was TLS's own business, and more may be here already.
+            if (BIO_should_retry(SSL_get_rbio(session_.get())) == 0) {
+                if (others_turn(0)) co_await let_others();
+                co_return Result<void>{};
+            }
             co_return co_await wait(tcp::socket::wait_read);
         case SSL_ERROR_WANT_WRITE:
             co_return co_await wait(tcp::socket::wait_write);
@@ -64,31 +87,41 @@ awaitable<Result<void>> Stream::after(int outcome) {
 
 awaitable<Result<Proven>> Stream::handshake() {
     if (session_ == nullptr) co_return Proven{};
-    while (true) {
+    while (socket_.is_open()) {
         ERR_clear_error();
         const int done = SSL_do_handshake(session_.get());
         if (done == 1) co_return proven_by(session_.get());
         if (const Result<void> waited = co_await after(done); !waited) co_return waited.error();
     }
+    co_return closed_here();
 }
 
 awaitable<Result<std::size_t>> Stream::read_some(std::span<std::byte> into) {
-    while (true) {
+    if (others_turn(0)) co_await let_others();
+    // The session knows its socket by a number, which another may have as soon as this one is closed.
+    while (socket_.is_open()) {
         if (session_ != nullptr) {
             ERR_clear_error();
             std::size_t got = 0;
             const int done = SSL_read_ex(session_.get(), into.data(), into.size(), &got);
-            if (done == 1) co_return got;
+            if (done == 1) {
+                unbroken_bytes_ += got;
+                co_return got;
+            }
             if (const Result<void> waited = co_await after(done); !waited) co_return waited.error();
             continue;
         }
         const ssize_t got = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
-        if (got > 0) co_return static_cast<std::size_t>(got);
+        if (got > 0) {
+            unbroken_bytes_ += static_cast<std::size_t>(got);
+            co_return static_cast<std::size_t>(got);
+        }
         if (got == 0) co_return closed();
         if (errno == EINTR) continue;
         if (errno != EAGAIN) co_return failed(errno);
         if (const Result<void> waited = co_await wait(tcp::socket::wait_read); !waited) co_return waited.error();
     }
+    co_return closed_here();
 }
 
 awaitable<Result<void>> Stream::read(std::span<std::byte> into) {
@@ -102,11 +135,13 @@ awaitable<Result<void>> Stream::read(std::span<std::byte> into) {
 
 awaitable<Result<void>> Stream::write_encrypted(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
+        if (!socket_.is_open()) co_return closed_here();
         ERR_clear_error();
         std::size_t sent = 0;
         const int done = SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &sent);
         if (done == 1) {
             bytes = bytes.subspan(sent);
+            if (others_turn(sent)) co_await let_others();
         } else if (const Result<void> waited = co_await after(done); !waited) {
             co_return waited.error();
         }
@@ -116,6 +151,7 @@ awaitable<Result<void>> Stream::write_encrypted(std::span<const std::byte> bytes
 
 awaitable<Result<void>> Stream::write_plain(std::span<const std::byte> head, std::span<const std::byte> body) {
     while (!head.empty() || !body.empty()) {
+        if (!socket_.is_open()) co_return closed_here();
         std::array<iovec, 2> parts{};
         parts[0] = {.iov_base = const_cast<std::byte*>(head.data()), .iov_len = head.size()};
         parts[1] = {.iov_base = const_cast<std::byte*>(body.data()), .iov_len = body.size()};
@@ -127,6 +163,7 @@ awaitable<Result<void>> Stream::write_plain(std::span<const std::byte> head, std
             const std::size_t of_head = std::min(head.size(), static_cast<std::size_t>(sent));
             head = head.subspan(of_head);
             body = body.subspan(static_cast<std::size_t>(sent) - of_head);
+            if (others_turn(static_cast<std::size_t>(sent))) co_await let_others();
         } else if (errno == EAGAIN) {
             if (const Result<void> waited = co_await wait(tcp::socket::wait_write); !waited) co_return waited.error();
         } else if (errno != EINTR) {

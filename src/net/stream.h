@@ -1,5 +1,7 @@
 // A byte stream between two nodes: a TCP connection with TLS on it, read and written by coroutines of the node's I/O
 // loop. OpenSSL works on the socket itself, without buffers in between. Without TLS only in tests and benches.
+//
+// Streams take turns: one that always finds something to read or room to write still lets the others of the loop go on.
 #pragma once
 
 #include "net/tls.h"
@@ -41,11 +43,14 @@ private:
     awaitable<Result<void>> wait(tcp::socket::wait_type what);
     awaitable<Result<void>> after(int outcome);  // of an OpenSSL call: waits for what it wants
     awaitable<Result<void>> write_encrypted(std::span<const std::byte> bytes);
+    [[nodiscard]] bool others_turn(std::size_t bytes);
+    awaitable<void> let_others();
     awaitable<Result<void>> write_plain(std::span<const std::byte> head, std::span<const std::byte> body);
 
     tcp::socket socket_;
     std::unique_ptr<ssl_st, void (*)(ssl_st*)> session_;
-    std::vector<std::byte> joined_;  // a head and the beginning of its body, in one record
+    std::size_t unbroken_bytes_ = 0;  // read or written since others had their turn
+    std::vector<std::byte> joined_;   // a head and the beginning of its body, in one record
 };
 
 }  // namespace chaos::net
