@@ -151,12 +151,28 @@ awaitable<void> Link::read_control(StreamPtr stream) {
             if (frames % handled_at_once == 0) co_await asio::post(state.loop, asio::use_awaitable);
             if (ended) co_return;
         }
-        if (const auto pause = allowance.take(taken, Allowance::Clock::now()); pause.count() > 0) {
-            ++state.counters.control_delayed;
-            asio::steady_timer timer(state.loop, pause);
-            co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
-        }
+        const Allowance::Clock::duration pause = allowance.take(taken, Allowance::Clock::now());
+        if (!co_await hold_back(pause)) co_return;
     }
+}
+
+// Of a peer that sends too much nothing is read for a while; one that does so for long is dropped. False: it was.
+awaitable<bool> Link::hold_back(Allowance::Clock::duration pause) {
+    const Allowance::Clock::time_point now = Allowance::Clock::now();
+    if (pause.count() == 0) {
+        loud_since.reset();
+        co_return true;
+    }
+    ++state.counters.control_delayed;
+    if (!loud_since) loud_since = now;
+    if (now - *loud_since > state.options.longest_loud) {
+        ++state.counters.dropped_loud;
+        end("it sends more messages than anybody needs");
+        co_return false;
+    }
+    asio::steady_timer timer(state.loop, pause);
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    co_return true;
 }
 
 Result<void> Link::handle(std::span<const std::byte> frame) {
@@ -188,7 +204,7 @@ Result<void> Link::handle(std::span<const std::byte> frame) {
                 return Error{"it speaks of a connection that does not exist"};
             BulkPlace& place = *places[message.arrived().place()];
             const std::uint64_t frames = message.arrived().frames();
-            if (frames < place.confirmed || frames - place.confirmed > place.unconfirmed.size())
+            if (!plausible(message.arrived().place(), frames))
                 return Error{"it says that more has arrived than was sent"};
             for (; place.confirmed < frames; ++place.confirmed) place.unconfirmed.pop_front();
             return {};
@@ -201,10 +217,15 @@ Result<void> Link::handle(std::span<const std::byte> frame) {
     }
 }
 
+bool Link::plausible(std::uint32_t number, std::uint64_t frames_arrived) const {
+    const BulkPlace& place = *places[number];
+    return frames_arrived >= place.confirmed && frames_arrived - place.confirmed <= place.unconfirmed.size();
+}
+
 // A fresh connection for this place. What had not arrived before is sent again.
-bool Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t frames_arrived) {
+void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t frames_arrived) {
     BulkPlace& place = *places[number];
-    if (frames_arrived < place.confirmed || frames_arrived - place.confirmed > place.unconfirmed.size()) return false;
+    CHAOS_ASSERT(plausible(number, frames_arrived));
     for (; place.confirmed < frames_arrived; ++place.confirmed) place.unconfirmed.pop_front();
     while (!place.unconfirmed.empty()) {
         BulkFrame& frame = place.unconfirmed.back();
@@ -221,7 +242,6 @@ bool Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     state.share_limits();
     asio::co_spawn(state.loop, read_bulk(number, stream), asio::detached);
     asio::co_spawn(state.loop, write_bulk(number, stream), asio::detached);
-    return true;
 }
 
 void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
@@ -472,7 +492,8 @@ awaitable<void> Link::keep_bulk(std::uint32_t number) {
             const auto hello = state.hello(wire::Hello::BULK, number, place.received);
             const auto greeted = co_await state.introduce(**stream, hello, peer);
             if (ended) co_return (*stream)->close();
-            if (greeted && greeted->hello.instance() == instance && attach(number, *stream, greeted->hello.frames())) {
+            if (greeted && greeted->hello.instance() == instance && plausible(number, greeted->hello.frames())) {
+                attach(number, *stream, greeted->hello.frames());
                 next_pause = std::chrono::milliseconds{50};
                 continue;
             }

@@ -73,7 +73,8 @@ struct Link : std::enable_shared_from_this<Link> {
     bool closing = false;            // on purpose, once everything has left
     bool ended = false;
     LinkFigures figures;
-    Allowance allowance;  // of control messages
+    Allowance allowance;                                     // of control messages
+    std::optional<Allowance::Clock::time_point> loud_since;  // it has sent more than that all the while
     std::uint64_t ping_number = 0;
     std::chrono::steady_clock::time_point pinged_at;
 
@@ -88,10 +89,13 @@ struct Link : std::enable_shared_from_this<Link> {
     std::optional<Pacer::Sample> ask_connections(std::chrono::nanoseconds elapsed);
     void set_limits(std::uint64_t all);
     static void keep_unsent(BulkPlace& place, std::size_t bytes);
-    bool attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
+    // Whether that many frames can have arrived at the other end.
+    [[nodiscard]] bool plausible(std::uint32_t place, std::uint64_t frames_arrived) const;
+    void attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
     void end(const std::string& why);
 
     awaitable<void> read_control(StreamPtr stream);
+    awaitable<bool> hold_back(Allowance::Clock::duration pause);
     awaitable<void> write_control(StreamPtr stream);
     awaitable<void> read_bulk(std::uint32_t place, StreamPtr stream);
     awaitable<void> write_bulk(std::uint32_t place, StreamPtr stream);

@@ -191,12 +191,16 @@ awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
         if (link == links.end() || link->second->instance != greeted->hello.instance() ||
             place >= link->second->places.size()) {
             why = "there is no link that this connection belongs to";
+        } else if (!link->second->plausible(place, greeted->hello.frames())) {
+            why = "it says that more has arrived than was sent";
+            cause = &LinkCounters::malformed;
         } else {
             const std::shared_ptr<Link> owner = link->second;
             const auto reply = frame_of(hello(wire::Hello::BULK, place, owner->places[place]->received));
             const Result<void> sent = co_await stream->write(reply, {});
-            if (sent && !owner->ended && owner->attach(place, stream, greeted->hello.frames())) co_return;
-            co_return stream->close();
+            // What it said may be outdated by now.
+            if (!sent || owner->ended || !owner->plausible(place, greeted->hello.frames())) co_return stream->close();
+            co_return owner->attach(place, stream, greeted->hello.frames());
         }
     } else if (greeted) {
         const Result<void> installed = co_await install(*greeted, stream, false, "");

@@ -16,7 +16,7 @@
 // Everything is called, and calls back, in the loop's thread. Nothing here grows without a limit, whatever a peer does:
 // strangers are few and have little time, frames and queues are bounded, and a peer that does not read is dropped. Nor
 // can one peer take the loop from the others: connections take turns, newcomers are greeted at a limited rate, and
-// whoever sends more control messages than anybody needs waits. All of that is counted.
+// whoever sends more control messages than anybody needs waits, and is dropped in the end. All of that is counted.
 #pragma once
 
 #include "net/frame.h"
@@ -48,9 +48,11 @@ struct LinkOptions {
     // A handshake costs the node half a millisecond of computing. Whoever comes too soon waits at the door.
     double handshakes_per_s = 100;
     double handshakes_at_once = 200;
-    // From one peer; a long one counts for several, one for each 4 KiB. Beyond that, it is not read for a while.
+    // Control messages from one peer; a long one counts for several, one for each 4 KiB. Beyond that it is not read for
+    // a while, and if it goes on like that, dropped.
     double control_per_s = 2000;
     double control_at_once = 16384;
+    std::chrono::milliseconds longest_loud{10'000};
     std::string bulk_congestion_control = "bbr";  // keeps the queues of a bottleneck short; else what the system has
     std::uint64_t max_send_bytes_per_s = 0;       // of bulk data over all links, for who pays by the byte; 0: no limit
     // Of what a link sends while gradients wait without end: what a joiner can count on.
@@ -111,6 +113,7 @@ struct LinkCounters {
     std::uint64_t refused = 0;           // greeted, but is not wanted
     std::uint64_t malformed = 0;         // greeting or link that ended because of what was said
     std::uint64_t dropped_slow = 0;      // links that ended because the peer does not read
+    std::uint64_t dropped_loud = 0;      // ... because it sends more control messages than anybody needs
     std::uint64_t handshakes_delayed = 0;
     std::uint64_t control_delayed = 0;  // how often a peer was not read because it sent too many messages
 };

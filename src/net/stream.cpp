@@ -33,13 +33,24 @@ Error failed(int problem) {
     return Error{std::strerror(problem)};
 }
 
+// Called by OpenSSL for every message of TLS's own. A peer that sends nothing else, new keys for example, would keep us
+// inside OpenSSL for as long as it likes: that counts as the end of the connection.
+void count_own_message(int sent, int, int kind, const void*, std::size_t, SSL* session, void* count) {
+    constexpr std::uint32_t most_in_a_row = 64;
+    if (sent != 0 || kind != SSL3_RT_HANDSHAKE) return;
+    if (++*static_cast<std::uint32_t*>(count) > most_in_a_row) SSL_set_shutdown(session, SSL_RECEIVED_SHUTDOWN);
+}
+
 }  // namespace
 
 Stream::Stream(tcp::socket socket, const Tls* tls, bool dialled)
     : socket_(std::move(socket)), session_(nullptr, [](ssl_st*) {}) {
     socket_.non_blocking(true);
     socket_.set_option(tcp::no_delay(true));
-    if (tls != nullptr) session_ = tls->session(socket_.native_handle(), dialled);
+    if (tls == nullptr) return;
+    session_ = tls->session(socket_.native_handle(), dialled);
+    SSL_set_msg_callback(session_.get(), count_own_message);
+    SSL_set_msg_callback_arg(session_.get(), &own_messages_);
 }
 
 Stream::~Stream() = default;
@@ -64,11 +75,6 @@ awaitable<void> Stream::let_others() {
 awaitable<Result<void>> Stream::after(int outcome) {
     switch (SSL_get_error(session_.get(), outcome)) {
         case SSL_ERROR_WANT_READ:
-            // What came was TLS's own business, and more may be here already.
-            if (BIO_should_retry(SSL_get_rbio(session_.get())) == 0) {
-                if (others_turn(0)) co_await let_others();
-                co_return Result<void>{};
-            }
             co_return co_await wait(tcp::socket::wait_read);
         case SSL_ERROR_WANT_WRITE:
             co_return co_await wait(tcp::socket::wait_write);
@@ -105,6 +111,7 @@ awaitable<Result<std::size_t>> Stream::read_some(std::span<std::byte> into) {
             std::size_t got = 0;
             const int done = SSL_read_ex(session_.get(), into.data(), into.size(), &got);
             if (done == 1) {
+                own_messages_ = 0;
                 unbroken_bytes_ += got;
                 co_return got;
             }

@@ -49,6 +49,7 @@ private:
 
     tcp::socket socket_;
     std::unique_ptr<ssl_st, void (*)(ssl_st*)> session_;
+    std::uint32_t own_messages_ = 0;  // of TLS, since the last data; it must not move
     std::size_t unbroken_bytes_ = 0;  // read or written since others had their turn
     std::vector<std::byte> joined_;   // a head and the beginning of its body, in one record
 };

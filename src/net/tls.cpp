@@ -76,8 +76,6 @@ Tls::Tls(const SecretKey& key, const Credential& credential) : context_(SSL_CTX_
     SSL_CTX_set_num_tickets(context, 0);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    // A peer that sends nothing but TLS's own messages does not keep us inside OpenSSL (Stream::after).
-    SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
     SSL_CTX_set_read_ahead(context, 1);
     SSL_CTX_set_default_read_buffer_len(context, 128 << 10);
     SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
