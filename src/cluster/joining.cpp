@@ -207,6 +207,10 @@ void Member::State::on_consent(NodeId from, const LinkConsent& consent, const Me
         return;
     }
     if (role == Role::joining) {
+        if (!join.offered.contains(from)) {
+            ++counters.refused;
+            return;
+        }
         join.consents[from] = consent;
         continue_joining();
     } else if (role == Role::active && wanted_links.contains(from)) {

@@ -224,6 +224,24 @@ bool within_a_quarter(std::uint64_t claim, std::uint64_t known) {
     return claim == 0 || (claim <= known + known / 4 && known <= claim + claim / 4);
 }
 
+// Of active members in order, who compute every sample exactly once.
+bool redo_makes_sense(const View& view) {
+    if (view.redo.empty()) return true;
+    std::vector<SampleRange> all;
+    for (const Share& share : view.redo) {
+        if (!view.is_active(share.node)) return false;
+        all.insert(all.end(), share.ranges.begin(), share.ranges.end());
+    }
+    std::ranges::sort(all);
+    std::uint32_t at = 0;
+    for (const SampleRange& range : all) {
+        if (range.begin != at || range.end <= range.begin) return false;
+        at = range.end;
+    }
+    return at == view.batch &&
+           std::ranges::adjacent_find(view.redo, std::ranges::greater_equal{}, &Share::node) == view.redo.end();
+}
+
 }  // namespace
 
 Result<void> check(const View& view) {
@@ -239,6 +257,7 @@ Result<void> check(const View& view) {
     const std::vector<bool> reached = reach(view, place_of(view, view.senior), {});
     for (std::size_t i = 0; i < reached.size(); ++i)
         if (!reached[i]) return Error{"no path of links would reach " + brief(view.members[i].id.node)};
+    if (!redo_makes_sense(view)) return Error{"its members would redo samples that are none, or not once each"};
     return {};
 }
 

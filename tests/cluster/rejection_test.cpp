@@ -15,6 +15,31 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
+// A newcomer shows the consents it was given. Nobody can make it show more than it asked for.
+TEST(Rejection, ConsentsThatNobodyAskedFor) {
+    const PlainSigner signer(node(0));
+    Identity identity;
+    identity.member = {.node = node(0), .incarnation = 1};
+    Member newcomer({}, identity, signer, std::nullopt, std::nullopt, 0);
+    Nanoseconds now = 0;
+    const auto tell = [&](const Event& event) { return newcomer.step(event, ++now); };
+    (void)tell(JoinCommand{{{.node = node(1), .address = ""}}});
+    for (unsigned i = 1; i <= 100; ++i) {
+        (void)tell(LinkUp{node(i)});
+        (void)tell(Received{.from = node(i), .message = make_message(Answer{})});
+        LinkConsent consent;
+        consent.offerer = identity.member;
+        const MemberId author{.node = node(i), .incarnation = 1};
+        (void)tell(Received{.from = node(i), .message = make_signed(consent, author, 0, PlainSigner(node(i)))});
+    }
+    now += 2 * second;
+    for (const Action& action : tell(Tick{})) {
+        const auto* send = std::get_if<Send>(&action);
+        EXPECT_FALSE(send != nullptr && std::holds_alternative<Request>(send->message->body));
+    }
+    EXPECT_EQ(newcomer.counters().refused, 100U);
+}
+
 Request leave_of(Village& village, unsigned number) {
     Request request;
     request.kind = RequestKind::leave;

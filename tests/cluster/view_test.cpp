@@ -127,5 +127,28 @@ TEST(View, AViewSurvivesItsEncoding) {
     EXPECT_EQ((*read)->senior, view.senior);
 }
 
+// Whoever is let in takes the view from one member, who may lie: what is redone is computed with.
+TEST(View, RedoneSharesThatMakeNoSenseAreRefused) {
+    View view = ring(3, 9);
+    view.batch = 10;
+    const std::vector<Share> good = {{.node = node(0), .ranges = {{.begin = 5, .end = 10}}},
+                                     {.node = node(1), .ranges = {{.begin = 0, .end = 2}, {.begin = 3, .end = 5}}},
+                                     {.node = node(2), .ranges = {{.begin = 2, .end = 3}}}};
+    view.redo = good;
+    EXPECT_TRUE(decode_view(encode(view)).ok());
+    const auto refused = [&](const std::function<void(std::vector<Share>&)>& spoil) {
+        view.redo = good;
+        spoil(view.redo);
+        return !decode_view(encode(view)).ok();
+    };
+    EXPECT_TRUE(refused([](auto& redo) { redo[0].ranges[0] = {.begin = 10, .end = 5}; })) << "backwards";
+    EXPECT_TRUE(refused([](auto& redo) { redo[0].ranges[0] = {.begin = 5, .end = 11}; })) << "beyond the batch";
+    EXPECT_TRUE(refused([](auto& redo) { redo[2].ranges.clear(); })) << "a gap";
+    EXPECT_TRUE(refused([](auto& redo) { redo[2].ranges.push_back({.begin = 0, .end = 1}); })) << "twice";
+    EXPECT_TRUE(refused([](auto& redo) { redo[2].ranges.push_back({.begin = 3, .end = 3}); })) << "an empty range";
+    EXPECT_TRUE(refused([](auto& redo) { redo[2].node = node(7); })) << "of a stranger";
+    EXPECT_TRUE(refused([](auto& redo) { std::swap(redo[0], redo[1]); })) << "out of order";
+}
+
 }  // namespace
 }  // namespace chaos::cluster

@@ -17,6 +17,13 @@ ViewPtr small_view() {
     return found(founding);
 }
 
+void check_shares(const View& view, std::uint64_t step) {
+    std::uint64_t samples = 0;
+    for (const Share& share : shares_of(view, step))
+        for (const SampleRange& range : share.ranges) samples += range.end - range.begin;
+    CHAOS_ASSERT(samples == view.batch);
+}
+
 // As if it followed a view that we know.
 void follow(const Delta& said) {
     static const ViewPtr parent = small_view();
@@ -28,10 +35,7 @@ void follow(const Delta& said) {
     CHAOS_ASSERT(check(**next));
     const Result<ViewPtr> again = decode_view(encode(**next));
     CHAOS_ASSERT(again && encode(**again) == encode(**next));
-    std::uint64_t samples = 0;
-    for (const Share& share : shares_of(**next, (*next)->first_step))
-        for (const SampleRange& range : share.ranges) samples += range.end - range.begin;
-    CHAOS_ASSERT(samples == (*next)->batch);
+    if ((*next)->redo_known) check_shares(**next, (*next)->first_step);
 }
 
 void judge(std::span<const std::uint8_t> bytes) {
@@ -39,6 +43,17 @@ void judge(std::span<const std::uint8_t> bytes) {
     if (!view) return;
     CHAOS_ASSERT(check(**view) && std::ranges::equal(encode(**view), bytes));
     for (const MemberInfo& member : (*view)->members) (void)eccentricity(**view, member.id.node);
+    check_shares(**view, (*view)->first_step + 1);
+    // Its youngest member fails in the middle of its first step.
+    Delta delta;
+    delta.parent = (*view)->name;
+    delta.epoch = (*view)->epoch + 1;
+    delta.first_step = (*view)->first_step;
+    delta.settlement =
+        Settlement{.applied = delta.first_step, .holders = {}, .founded = false, .lineage = {}, .from_joiners = false};
+    delta.removals = {{.node = (*view)->by_standing().back(), .reason = Reason::failed}};
+    const Result<ViewPtr> next = apply(**view, view->get(), delta);
+    if (next && (*next)->redo_known) check_shares(**next, (*next)->first_step);
 }
 
 }  // namespace
@@ -57,6 +72,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
 }
 
+namespace {
+
+// After a failure, with shares that are redone.
+ViewPtr redone_view() {
+    Village village;
+    village.found(0);
+    village.join(1, 0);
+    village.join(2, 0);
+    CHAOS_ASSERT(village.until([&] { return village.settled({0, 1, 2}) && village.advanced({0, 1, 2}, 20); }));
+    village.crash(2);
+    CHAOS_ASSERT(village.until([&] { return village.settled({0, 1}); }));
+    CHAOS_ASSERT(!village.member(0).view()->redo.empty());
+    return village.member(0).view();
+}
+
+}  // namespace
+
 std::vector<fuzz::Bytes> fuzz::seeds() {
     std::vector<Bytes> seeds;
     for (const MessagePtr& message : overheard()) {
@@ -64,5 +96,6 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
         if (const auto* history = std::get_if<History>(&message->body); history != nullptr && history->view)
             seeds.push_back(*history->view);
     }
+    seeds.push_back(encode(*redone_view()));
     return seeds;
 }

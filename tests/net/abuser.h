@@ -36,6 +36,8 @@ public:
         where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&where), sizeof where), 0);
     }
+    // An accepted one.
+    explicit Connection(int socket) : socket_(socket) {}
     ~Connection() { close(); }
     Connection(Connection&& from) noexcept : socket_(std::exchange(from.socket_, -1)) {}
     Connection(const Connection&) = delete;
@@ -63,6 +65,32 @@ private:
     int socket_;
 };
 
+// Accepts connections when it likes; those that it does not accept hear nothing.
+class Listener {
+public:
+    Listener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in where{};
+        where.sin_family = AF_INET;
+        where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof where;
+        auto* address = reinterpret_cast<sockaddr*>(&where);
+        EXPECT_EQ(::bind(socket_, address, size), 0);
+        EXPECT_EQ(::listen(socket_, 64), 0);
+        EXPECT_EQ(::getsockname(socket_, address, &size), 0);
+        port_ = ntohs(where.sin_port);
+    }
+    ~Listener() { ::close(socket_); }
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+    [[nodiscard]] Connection accept() const { return Connection(::accept(socket_, nullptr, nullptr)); }
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+
+private:
+    int socket_;
+    std::uint16_t port_ = 0;
+};
+
 // With TLS on it, which begins at once.
 class Abuser {
 public:
@@ -79,6 +107,16 @@ public:
           session_(tls_.session(connection_.number(), true)) {
         (void)SSL_do_handshake(session_.get());
         instance = node_id(key.public_key()).low ^ static_cast<std::uint64_t>(connection_.number());
+    }
+
+    // The other end dialled.
+    Abuser(Connection connection, const SecretKey& key)
+        : key_(key),
+          credential_(vouch_for(Site::institution_key(), key.public_key(), Site::some_day)),
+          connection_(std::move(connection)),
+          tls_(key, credential_),
+          session_(tls_.session(connection_.number(), false)) {
+        (void)SSL_do_handshake(session_.get());
     }
 
     [[nodiscard]] NodeId id() const { return node_id(key_.public_key()); }
@@ -212,7 +250,7 @@ private:
         return true;
     }
 
-    std::uint16_t port_;
+    std::uint16_t port_ = 0;
     SecretKey key_;
     Credential credential_;
     Connection connection_;
