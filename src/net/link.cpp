@@ -141,13 +141,13 @@ awaitable<void> Link::read_control(StreamPtr stream) {
         for (std::uint64_t frames = 1;; ++frames) {
             const auto frame = reader.next();
             if (frame && !frame->has_value()) break;
-            const Result<void> handled = frame ? handle(**frame) : Result<void>(frame.error());
+            const Result<double> handled = frame ? handle(**frame) : Result<double>(frame.error());
             if (!handled) {
                 ++state.counters.malformed;
                 co_return end(handled.error().message);
             }
             if (ended) co_return;
-            taken += 1 + static_cast<double>((*frame)->size()) / counted_bytes;
+            taken += *handled;
             if (frames % handled_at_once == 0) co_await asio::post(state.loop, asio::use_awaitable);
             if (ended) co_return;
         }
@@ -175,7 +175,10 @@ awaitable<bool> Link::hold_back(Allowance::Clock::duration pause) {
     co_return true;
 }
 
-Result<void> Link::handle(std::span<const std::byte> frame) {
+// What it counts for in the peer's allowance.
+Result<double> Link::handle(std::span<const std::byte> frame) {
+    constexpr double next_to_nothing = 1.0 / 16;  // it costs us little, and a fast link has many
+    const double all = 1 + static_cast<double>(frame.size()) / counted_bytes;
     ++figures.control_received;
     wire::Control message;
     if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size())))
@@ -184,21 +187,21 @@ Result<void> Link::handle(std::span<const std::byte> frame) {
         case wire::Control::kCluster:
             state.events.received(
                 peer, {reinterpret_cast<const std::uint8_t*>(message.cluster().data()), message.cluster().size()});
-            return {};
+            return all;
         case wire::Control::kWork:
             state.events.received_work(
                 peer, {reinterpret_cast<const std::uint8_t*>(message.work().data()), message.work().size()});
-            return {};
+            return all;
         case wire::Control::kPing: {
             wire::Control answer;
             answer.mutable_pong()->set_number(message.ping().number());
             send(answer);
-            return {};
+            return all;
         }
         case wire::Control::kPong:
             if (message.pong().number() == ping_number && ping_number != 0)
                 figures.round_trip = std::chrono::steady_clock::now() - pinged_at;
-            return {};
+            return next_to_nothing;
         case wire::Control::kArrived: {
             if (message.arrived().place() >= places.size())
                 return Error{"it speaks of a connection that does not exist"};
@@ -207,11 +210,11 @@ Result<void> Link::handle(std::span<const std::byte> frame) {
             if (!plausible(message.arrived().place(), frames))
                 return Error{"it says that more has arrived than was sent"};
             for (; place.confirmed < frames; ++place.confirmed) place.unconfirmed.pop_front();
-            return {};
+            return next_to_nothing;
         }
         case wire::Control::kRefusal:
             end("refused: " + message.refusal());
-            return {};
+            return all;
         default:
             return Error{"it sent a message that has no place here"};
     }

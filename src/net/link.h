@@ -102,7 +102,7 @@ struct Link : std::enable_shared_from_this<Link> {
     awaitable<void> keep_bulk(std::uint32_t place);
     awaitable<void> keep_pace();
     awaitable<Result<void>> take_payload(BulkPlace& at, Stream& stream, const BulkHead& head);
-    Result<void> handle(std::span<const std::byte> frame);
+    Result<double> handle(std::span<const std::byte> frame);
     void bulk_arrived(std::uint32_t place, std::size_t bytes);
 };
 

@@ -48,8 +48,8 @@ struct LinkOptions {
     // A handshake costs the node half a millisecond of computing. Whoever comes too soon waits at the door.
     double handshakes_per_s = 100;
     double handshakes_at_once = 200;
-    // Control messages from one peer; a long one counts for several, one for each 4 KiB. Beyond that it is not read for
-    // a while, and if it goes on like that, dropped.
+    // Control messages from one peer; a long one counts for several, one for each 4 KiB, and what only confirms next to
+    // nothing. Beyond that it is not read for a while, and if it goes on like that, dropped.
     double control_per_s = 2000;
     double control_at_once = 16384;
     std::chrono::milliseconds longest_loud{10'000};

@@ -110,6 +110,7 @@ public:
         ++messages[from];
         if (message.size() > 8) links.send(from, message);
     }
+    void received_work(NodeId, std::span<const std::uint8_t>) override {}
     void turned_away(const std::string&, const std::string& why) override { turned.push_back(why); }
     Place place_for(NodeId from, const BulkHead& head) override {
         if (head.fourth == unwanted) return {.kind = Place::Kind::skip};
@@ -163,6 +164,7 @@ public:
         std::memcpy(&then, message.data() + 8, sizeof then);
         round_trips.push_back(Clock::now() - Clock::time_point(Clock::duration(then)));
     }
+    void received_work(NodeId, std::span<const std::uint8_t>) override {}
     void turned_away(const std::string&, const std::string&) override {}
     Place place_for(NodeId, const BulkHead&) override { return {}; }
     void arrived(NodeId, const BulkHead&) override {}
