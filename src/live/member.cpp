@@ -179,7 +179,6 @@ void Member::received_work(NodeId from, std::span<const std::uint8_t> message) {
 }
 
 void Member::turned_away(const std::string& who, const std::string& why) {
-    ++turned_away_;
     worker_.note("turned away " + who + ": " + why);
 }
 

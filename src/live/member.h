@@ -82,7 +82,6 @@ public:
     [[nodiscard]] const cluster::Member& core() const { return *core_; }
     [[nodiscard]] net::Links& links() { return links_; }
     [[nodiscard]] std::string address() const { return identity_.address; }
-    [[nodiscard]] std::uint64_t turned_away() const { return turned_away_; }  // connections that were refused
 
     // Closes everything; no call of the worker follows.
     void stop();
@@ -125,7 +124,6 @@ private:
     bool draining_ = false;
     bool stopped_ = false;
     std::uint64_t stable_ = 0;
-    std::uint64_t turned_away_ = 0;
     net::Links links_;
 };
 

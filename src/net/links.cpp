@@ -147,6 +147,7 @@ awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
 }
 
 void LinksState::turn_away(const std::string& who, const std::string& why, Cause cause) {
+    ++counters.turned_away;
     ++(counters.*cause);
     if (!lines.take_if_left(1, Allowance::Clock::now())) {
         ++without_line;

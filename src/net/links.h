@@ -108,6 +108,7 @@ struct LinkFigures {
 
 // Trouble with others, by cause, since this node began.
 struct LinkCounters {
+    std::uint64_t turned_away = 0;       // connections, for whichever of the next four causes
     std::uint64_t too_many = 0;          // turned away unheard: too many strangers
     std::uint64_t handshake_failed = 0;  // did not get as far as a greeting, or not in time
     std::uint64_t refused = 0;           // greeted, but is not wanted

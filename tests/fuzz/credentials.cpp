@@ -2,6 +2,7 @@
 // TLS handshake. Whatever is read is written back as it was.
 #include "fuzz/seeds.h"
 #include "net/address.h"
+#include "net/signer.h"
 #include "net/tls.h"
 
 #include <openssl/ssl.h>
@@ -27,17 +28,27 @@ const PublicKey& some_key() {
     return key;
 }
 
+void judge(const Credential& credential, cluster::NodeId node) {
+    (void)check(credential, node);
+    (void)check_date(credential, 1'800'000'000);
+    (void)vouched_by(credential);
+}
+
 void read_text(std::string_view text) {
     if (const auto address = address_from_text(text))
         CHAOS_ASSERT(!address->port.empty() && address->port.size() + address->host.size() < text.size());
     if (const auto key = key_from_text(text)) CHAOS_ASSERT(to_text(*key) == lower(text));
     if (const auto token = token_from_text(text)) {
         CHAOS_ASSERT(to_text(*token) == lower(text));
-        (void)check(redeem(*token, some_key()), some_key(), 1'800'000'000);
+        judge(redeem(*token, some_key()), node_id(some_key()));
     }
     if (const auto credential = credential_from_text(text)) {
         CHAOS_ASSERT(to_text(*credential) == lower(text));
-        (void)check(*credential, some_key(), 1'800'000'000);
+        judge(*credential, node_id(some_key()));
+    }
+    if (const auto revocation = revocation_from_text(text)) {
+        CHAOS_ASSERT(to_text(*revocation) == lower(text));
+        (void)check(*revocation);
     }
 }
 
@@ -49,7 +60,7 @@ void read_certificate(std::span<const std::uint8_t> bytes) {
     const Result<Proven> proven = named_in(certificate.get());
     if (!proven) return;
     CHAOS_ASSERT(proven->node == node_id(proven->key));
-    (void)check(proven->credential, proven->key, 1'800'000'000);
+    judge(proven->credential, proven->node);
 }
 
 }  // namespace
@@ -59,6 +70,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_certificate({data, size});
     if (const auto credential = decode_credential({data, size}))
         CHAOS_ASSERT(std::ranges::equal(encode(*credential), std::span(data, size)));
+    if (const auto revocation = decode_revocation({data, size}))
+        CHAOS_ASSERT(std::ranges::equal(encode(*revocation), std::span(data, size)));
+    static const KeySigner signer(SecretKey::from_seed(Seed{7}));
+    (void)signer.vouched(node_id(some_key()), {data, size});
+    (void)signer.revocation({data, size});
     return 0;
 }
 
@@ -93,6 +109,9 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
     add(to_text(token));
     add(to_text(vouched));
     add(to_text(redeemed));
+    const Revocation revocation = revoke(institution, node.public_key());
+    add(to_text(revocation));
+    seeds.push_back(encode(revocation));
     seeds.push_back(encode(vouched));
     seeds.push_back(encode(redeemed));
     seeds.push_back(certificate_of(node, vouched));

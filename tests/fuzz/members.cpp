@@ -98,7 +98,7 @@ private:
                                                                                 RequestKind::remove_institution,
                                                                                 RequestKind::revoke_node}),
                                                .root = some_name(),
-                                               .node = some_node()});
+                                               .revocation = revocation_of(some_node(), Village::institution())});
             case 6: {
                 const unsigned friend_of = input_.PickValueInArray({traitor, stranger, 1 - victim});
                 village_.links.erase(link_between(Village::node(victim), Village::node(friend_of)));

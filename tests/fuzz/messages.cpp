@@ -1,5 +1,5 @@
 // The cluster's encoding: whatever bytes arrive, they are refused, or they are the one encoding of what was read. And
-// what a message says of a view is judged without falling over.
+// what a message says of a view is judged without falling over. The same for what a node finds on its disk.
 #include "fuzz/overheard.h"
 #include "fuzz/seeds.h"
 
@@ -56,11 +56,24 @@ void judge(std::span<const std::uint8_t> bytes) {
     if (next && (*next)->redo_known) check_shares(**next, (*next)->first_step);
 }
 
+// Of a node that starts again with it.
+void start_again(std::span<const std::uint8_t> bytes) {
+    const Result<DiskRecord> record = decode_disk_record(bytes);
+    if (!record) return;
+    CHAOS_ASSERT(std::ranges::equal(encode(*record), bytes));
+    const PlainSigner signer(Village::node(0));
+    Identity identity;
+    identity.member = {.node = Village::node(0), .incarnation = 9000};
+    Member member({}, identity, signer, *record, std::nullopt, 0);
+    for (Nanoseconds now = 0; now < 2 * second; now += 250 * millisecond) (void)member.step(Tick{}, now);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::span<const std::uint8_t> bytes(data, size);
     judge(bytes);
+    start_again(bytes);
     const Result<MessagePtr> message = decode_message(bytes);
     if (!message) return 0;
     const Body& body = (*message)->body;
@@ -74,8 +87,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-// After a failure, with shares that are redone.
-ViewPtr redone_view() {
+// On disk after a failure, with shares that are redone.
+DiskRecord redone() {
     Village village;
     village.found(0);
     village.join(1, 0);
@@ -84,7 +97,7 @@ ViewPtr redone_view() {
     village.crash(2);
     CHAOS_ASSERT(village.until([&] { return village.settled({0, 1}); }));
     CHAOS_ASSERT(!village.member(0).view()->redo.empty());
-    return village.member(0).view();
+    return *village.house(0).disk;
 }
 
 }  // namespace
@@ -96,6 +109,8 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
         if (const auto* history = std::get_if<History>(&message->body); history != nullptr && history->view)
             seeds.push_back(*history->view);
     }
-    seeds.push_back(encode(*redone_view()));
+    const DiskRecord record = redone();
+    seeds.push_back(encode(*record.view));
+    seeds.push_back(encode(record));
     return seeds;
 }
