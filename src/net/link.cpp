@@ -23,6 +23,8 @@ constexpr std::uint64_t frames_until_told = 32;
 constexpr std::uint64_t bytes_until_told = 4 << 20;
 constexpr std::chrono::milliseconds pace_interval{20};
 constexpr int intervals_until_rest = 50;  // without anything to send
+constexpr double rate_gain = 0.1;
+constexpr double equal_share = 0.2;
 constexpr std::size_t least_unsent_bytes = 16 << 10;
 constexpr std::uint64_t unsent_per_s = 250;  // the system takes 4 ms ahead
 
@@ -238,7 +240,8 @@ void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     if (place.stream) place.stream->close();
     place.stream = stream;
     place.writing = false;
-    place.acknowledged_bytes = 0;
+    place.delivered_bytes = 0;
+    place.bytes_per_s = 0.0;
     place.limit = no_limit;
     place.unsent_bytes = most_unsent_bytes;
     state.prepare_bulk(*stream);
@@ -336,8 +339,14 @@ std::optional<Pacer::Sample> Link::ask_connections(std::chrono::nanoseconds elap
         if (!place->stream) continue;
         const std::optional<SocketReport> report = report_of(place->stream->socket().native_handle());
         if (!report) continue;
-        sample.delivered_bytes += report->acknowledged_bytes - place->acknowledged_bytes;
-        place->acknowledged_bytes = report->acknowledged_bytes;
+        // It counts in 32 bits.
+        const std::uint64_t delivered =
+            report->delivered_bytes - std::min(place->delivered_bytes, report->delivered_bytes);
+        sample.delivered_bytes += delivered;
+        place->bytes_per_s +=
+            rate_gain *
+            (static_cast<double>(delivered) / std::chrono::duration<double>(elapsed).count() - place->bytes_per_s);
+        place->delivered_bytes = report->delivered_bytes;
         pacer.know_path(report->shortest_round_trip);
         if (report->bytes_per_s > 0) keep_unsent(*place, report->bytes_per_s / unsent_per_s);
         if (!busy(*place)) continue;
@@ -380,13 +389,20 @@ void Link::keep_unsent(BulkPlace& place, std::size_t bytes) {
     set_unsent_bytes(place.stream->socket().native_handle(), bytes);
 }
 
-// `all`: bytes per second for all places together.
+// `all`: bytes per second for all places together. Congestion control does not give connections equal parts: each gets
+// a little of an equal part, and most of what it had.
 void Link::set_limits(std::uint64_t all) {
-    const std::uint64_t each = all == no_limit ? no_limit : all / std::max<std::size_t>(busy_places(), 1);
+    double total = 0.0;
+    for (const auto& place : places)
+        if (busy(*place)) total += place->bytes_per_s;
+    const double equal = 1.0 / static_cast<double>(std::max<std::size_t>(busy_places(), 1));
     for (const auto& place : places) {
-        if (!place->stream || place->limit == each) continue;
-        place->limit = each;
-        set_send_limit(place->stream->socket().native_handle(), each);
+        const double had = busy(*place) && total > 0.0 ? place->bytes_per_s / total : equal;
+        const double part = equal_share * equal + (1.0 - equal_share) * had;
+        const auto limit = all == no_limit ? no_limit : static_cast<std::uint64_t>(part * static_cast<double>(all));
+        if (!place->stream || place->limit == limit) continue;
+        place->limit = limit;
+        set_send_limit(place->stream->socket().native_handle(), limit);
     }
 }
 

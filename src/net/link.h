@@ -41,7 +41,8 @@ struct BulkPlace {
     std::uint64_t received = 0;                    // frames that have arrived here
     std::uint64_t told = 0;                        // ... and that the other end was told of
     std::uint64_t received_bytes = 0;              // since then
-    std::uint64_t acknowledged_bytes = 0;          // by the other end's system, of this connection
+    std::uint64_t delivered_bytes = 0;             // by this connection
+    double bytes_per_s = 0.0;                      // ... lately
     std::uint64_t limit = no_limit;                // bytes per second, as the system was told
     std::size_t unsent_bytes = most_unsent_bytes;  // ... and how much it takes ahead
     asio::steady_timer wake;                       // the writer sleeps on it

@@ -12,10 +12,15 @@ using std::chrono::nanoseconds;
 
 constexpr std::chrono::milliseconds averaged{100};  // less is a matter of single packets where links are slow
 constexpr std::chrono::seconds remembered{1};
+constexpr std::chrono::milliseconds least_target{3};
+constexpr int targets_in_path = 8;
 constexpr std::chrono::milliseconds least_horizon{100};
 constexpr int round_trips_in_horizon = 4;  // what is done shows a round trip later; faster corrections would swing
-constexpr int samples_until_limit = 2;
-constexpr int samples_until_no_limit = 25;
+// Congestion control that has just begun to send makes short queues to find out how far it can go: to limit it then
+// would mislead it.
+constexpr std::chrono::milliseconds least_until_limit{40};
+constexpr int round_trips_until_limit = 1;
+constexpr int horizons_until_no_limit = 5;
 constexpr double least_share = 0.9;  // of what was delivered lately
 constexpr double most_growth = 1.25;
 constexpr double futile_share = 0.95;  // a queue that stays when only so much is sent is not ours
@@ -70,22 +75,24 @@ std::uint64_t Pacer::step(const Sample& sample) {
     if (path_.count() == 0 || sample.round_trip < path_) path_ = sample.round_trip;
     remember(sample);
     const double carried = static_cast<double>(capacity());
-    const nanoseconds queue = sample.round_trip - path_;
-    queued_ = queue > target_queue ? queued_ + 1 : 0;
-    empty_ = queue < target_queue / 2 ? empty_ + 1 : 0;
-    if (empty_ >= samples_until_no_limit) rate_ = no_limit;
-    if (carried == 0.0 || (rate_ == no_limit && queued_ < samples_until_limit)) return rate_;
-
+    const nanoseconds target = std::max<nanoseconds>(least_target, path_ / targets_in_path);
     const nanoseconds horizon = std::max<nanoseconds>(least_horizon, round_trips_in_horizon * path_);
-    double factor = 1.0 + seconds(target_queue - queue) / seconds(horizon);
+    const nanoseconds queue = sample.round_trip - path_;
+    queued_ = queue > target ? queued_ + sample.elapsed : nanoseconds{0};
+    empty_ = queue < target / 2 ? empty_ + sample.elapsed : nanoseconds{0};
+    if (empty_ > horizons_until_no_limit * horizon) rate_ = no_limit;
+    const nanoseconds until_limit = std::max<nanoseconds>(least_until_limit, round_trips_until_limit * path_);
+    if (carried == 0.0 || (rate_ == no_limit && queued_ < until_limit)) return rate_;
+
+    double factor = 1.0 + seconds(target - queue) / seconds(horizon);
     // The longer there is no queue, the farther away its limit may be.
-    if (empty_ > 0) factor = std::min(most_growth, 1.0 + (factor - 1.0) * empty_);
-    if (queued_ > 0) {
+    if (factor > 1.0) factor = 1.0 + (factor - 1.0) * std::max(1.0, 5.0 * seconds(empty_) / seconds(horizon));
+    if (queue > target) {
         doubt_path(carried);
     } else {
         doubted_from_ = 0.0;
     }
-    rate_ = static_cast<std::uint64_t>(carried * std::max(factor, least_share));
+    rate_ = static_cast<std::uint64_t>(carried * std::clamp(factor, least_share, most_growth));
     return rate_;
 }
 

@@ -1,9 +1,9 @@
 // How fast a link sends bulk data, so that urgent messages do not wait behind it. Congestion control alone lets each
 // connection keep a queue in front of the bottleneck: at 100 Mbit/s two of them hold back everything else for 12 ms. A
 // pacer watches the round trip of all bulk connections of a link and holds their sum to what the bottleneck carries,
-// with a queue of about `target_queue` so that it never runs dry:
+// with a queue of a few milliseconds (an eighth of a long path) so that it never runs dry:
 //
-//   rate = capacity * (1 + (target_queue - queue) / horizon)        queue = round trip - the path's own
+//   rate = capacity * (1 + (target - queue) / horizon)        queue = round trip - the path's own
 //
 // capacity is the most that was delivered lately. A pacer is a limit and nothing else: it never asks for more than
 // congestion control would send, and at most a tenth less than what was delivered. Where the round trip does not follow
@@ -25,8 +25,6 @@ inline constexpr std::uint64_t no_limit = UINT64_MAX;
 
 class Pacer {
 public:
-    static constexpr std::chrono::milliseconds target_queue{3};
-
     // What happened since the last one; all the while, there was something to send.
     struct Sample {
         std::chrono::nanoseconds elapsed{0};
@@ -59,9 +57,9 @@ private:
     std::deque<Moment> recent_;
     std::chrono::nanoseconds path_{0};  // round trip without a queue; 0: not known
     std::uint64_t rate_ = no_limit;
-    int queued_ = 0;             // samples in a row with a queue
-    int empty_ = 0;              // ... without
-    double doubted_from_ = 0.0;  // what was carried when the queue began to stay; 0: it does not
+    std::chrono::nanoseconds queued_{0};  // how long there has been too much of a queue
+    std::chrono::nanoseconds empty_{0};   // ... too little
+    double doubted_from_ = 0.0;           // what was carried when the queue began to stay; 0: it does not
 };
 
 // Divides what a node may send among those who wish to: nobody gets more than its wish, nobody's share is smaller than

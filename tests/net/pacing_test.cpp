@@ -16,8 +16,8 @@ using testing::ElementsAre;
 struct Bottleneck {
     double bytes_per_s = 12.5e6;
     nanoseconds path{200'000};
-    nanoseconds greed{12'000'000};
-    nanoseconds others{0};  // queue that somebody else keeps there
+    nanoseconds greed{12'000'000};  // and as much as the path
+    nanoseconds others{0};          // queue that somebody else keeps there
 
     double queue_bytes = 0.0;
     double sent_bytes = 0.0;
@@ -34,7 +34,8 @@ struct Bottleneck {
         double delivered = 0.0;
         for (int i = 1; i <= duration / tick; ++i) {
             const double carries = bytes_per_s * 1e-3;
-            const double wanted = std::max(0.0, bytes_per_s * greed.count() * 1e-9 + carries - queue_bytes);
+            const double wanted =
+                std::max(0.0, bytes_per_s * static_cast<double>((greed + path).count()) * 1e-9 + carries - queue_bytes);
             queue_bytes += rate == no_limit ? wanted : std::min(wanted, static_cast<double>(rate) * 1e-3);
             const double leaves = std::min(queue_bytes, carries);
             queue_bytes -= leaves;
@@ -72,7 +73,7 @@ TEST(Pacer, KeepsTheQueueShortAndTheLinkFull) {
             link.run(pacer, milliseconds(3000));
             link.run(pacer, milliseconds(5000));
             EXPECT_GT(link.used, 0.99) << mbit << " Mbit/s, " << path_ms << " ms";
-            EXPECT_LT(link.longest_queue_ms, 6.0) << mbit << " Mbit/s, " << path_ms << " ms";
+            EXPECT_LT(link.longest_queue_ms, std::max(6.0, path_ms / 4.0)) << mbit << " Mbit/s, " << path_ms << " ms";
         }
     }
 }
