@@ -93,16 +93,6 @@ void Peer::plan(unsigned count, std::size_t floats, collective::Encoding encodin
     schedule_ = std::make_shared<const collective::Schedule>(std::move(*schedule));
 }
 
-void Peer::follow(const plan::SyncPlan& plan, unsigned count, const plan::SyncRequest& request) {
-    std::vector<NodeId> members;
-    for (unsigned i = 0; i < count; ++i) members.push_back(id_of(i));
-    auto schedule = collective::make_schedule(plan, members, id,
-                                              {.chunk_bytes = static_cast<std::uint32_t>(request.chunk_bytes),
-                                               .window_chunks = collective::fit_window_chunks(request, plan)});
-    if (!schedule) give_up(schedule.error().message);
-    schedule_ = std::make_shared<const collective::Schedule>(std::move(*schedule));
-}
-
 void Peer::all_reduce(std::span<const float> input, std::span<float> output) {
     ended_ = false;
     const auto begun = engine_.begin({.epoch = 1, .step = step_++}, schedule_,

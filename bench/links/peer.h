@@ -35,8 +35,6 @@ public:
     // Returns when the other `count` - 1 peers are done too, and hence have what this one owed them.
     void barrier(unsigned count);
     void plan(unsigned count, std::size_t floats, collective::Encoding encoding);
-    // A plan for `request`, whose members are the peers 0 .. count - 1; in fp32.
-    void follow(const plan::SyncPlan& plan, unsigned count, const plan::SyncRequest& request);
 
     void run_until(const std::function<bool()>& condition);
 
