@@ -1,21 +1,17 @@
 #include "all_reduce.h"
 
 #include "peer.h"
+#include "processes.h"
 
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
-#include <gloo/rendezvous/prefix_store.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <sys/wait.h>
-#include <unistd.h>
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <thread>
 
 namespace chaos::bench {
@@ -24,145 +20,145 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// A folder that the processes meet in.
-class MeetingPlace {
+// A folder for Gloo's processes to find each other in.
+class Folder {
 public:
-    MeetingPlace() {
+    Folder() {
         std::string name = (fs::temp_directory_path() / "chaos-bench-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) std::abort();
+        if (::mkdtemp(name.data()) == nullptr) give_up("cannot make a folder " + name);
         path_ = name;
     }
-    ~MeetingPlace() { fs::remove_all(path_); }
-    MeetingPlace(const MeetingPlace&) = delete;
-    MeetingPlace& operator=(const MeetingPlace&) = delete;
+    ~Folder() { fs::remove_all(path_); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
     [[nodiscard]] const fs::path& path() const { return path_; }
 
 private:
     fs::path path_;
 };
 
-std::shared_ptr<gloo::Context> meet_by_gloo(const fs::path& folder, unsigned number, unsigned count) {
-    gloo::transport::tcp::attr loopback;
-    loopback.hostname = "localhost";
-    auto device = gloo::transport::tcp::CreateDevice(loopback);
-    auto context = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(number), static_cast<int>(count));
-    gloo::rendezvous::FileStore store(folder.string());
-    context->connectFullMesh(store, device);
-    return context;
+// Whole numbers, small enough that every order of addition gives the same bits.
+float summand(unsigned number, std::size_t i) {
+    return static_cast<float>((i * 7919 + number * 104'729) % 65'536);
 }
 
-// Waits for the file that tells where another process listens.
-std::string address_in(const fs::path& file) {
-    std::string address;
-    while (!(std::ifstream(file) >> address)) std::this_thread::yield();
-    return address;
-}
+class Gloo {
+public:
+    Gloo(const fs::path& folder, unsigned number, unsigned count)
+        : context_(std::make_shared<gloo::rendezvous::Context>(static_cast<int>(number), static_cast<int>(count))) {
+        gloo::transport::tcp::attr loopback;
+        loopback.hostname = "localhost";
+        auto device = gloo::transport::tcp::CreateDevice(loopback);
+        gloo::rendezvous::FileStore store(folder.string());
+        context_->connectFullMesh(store, device);
+    }
 
-void meet_by_links(Peer& peer, const fs::path& folder, unsigned number, unsigned count) {
-    const std::uint16_t port = peer.listen("127.0.0.1:0");
-    const fs::path draft = folder / ("draft" + std::to_string(number));
-    std::ofstream(draft) << "127.0.0.1:" << port;
-    fs::rename(draft, folder / ("peer" + std::to_string(number)));
+    void barrier() {
+        gloo::BarrierOptions options(context_);
+        gloo::barrier(options);
+    }
+
+    void all_reduce(std::vector<float>& input, std::vector<float>& output) {
+        gloo::AllreduceOptions options(context_);
+        options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+        options.setInput(input.data(), input.size());
+        options.setOutput(output.data(), output.size());
+        options.setReduceFunction(
+            [](void* sum, const void* a, const void* b, std::size_t size) { gloo::sum<float>(sum, a, b, size); });
+        gloo::allreduce(options);
+    }
+
+private:
+    std::shared_ptr<gloo::rendezvous::Context> context_;
+};
+
+void link_all(Peer& peer, Meeting& meeting, unsigned number, unsigned count) {
+    meeting.tell_port(number, peer.listen("127.0.0.1:0"));
     for (unsigned other = 0; other < number; ++other)
-        peer.connect(other, address_in(folder / ("peer" + std::to_string(other))));
+        peer.connect(other, "127.0.0.1:" + std::to_string(meeting.port_of(other)));
     peer.await_links(count - 1);
 }
 
-double seconds_since(Clock::time_point begun) {
-    return std::chrono::duration<double>(Clock::now() - begun).count();
+// Nobody ends before everybody is done.
+void part(Peer& peer, Meeting& meeting) {
+    meeting.wait([&] { peer.run_briefly(); });
+    meeting.wait([] { std::this_thread::yield(); });
 }
 
-double median(std::vector<double> values) {
-    std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-    return values[values.size() / 2];
-}
-
-AllReduceFigures take_part(const fs::path& folder, unsigned number, unsigned count, std::size_t floats, bool tls,
-                           unsigned rounds, unsigned repeats) {
-    const auto context = meet_by_gloo(folder, number, count);
-    Peer peer(number, !tls, 1);
-    meet_by_links(peer, folder, number, count);
-    peer.plan(count, floats, collective::Encoding::fp32);
-
-    std::vector<float> input(floats, static_cast<float>(number + 1));
-    std::vector<std::vector<float>> outputs(2, std::vector<float>(floats));  // what is sent stays for one more step
-    std::size_t turn = 0;
-    std::vector<float> in_place(floats);
-    std::vector<double> chaos_s;
-    std::vector<double> gloo_s;
-    gloo::BarrierOptions barrier(context);
-    for (unsigned round = 0; round < rounds + 1; ++round) {  // the first warms up
-        gloo::barrier(barrier);
-        auto begun = Clock::now();
-        for (unsigned i = 0; i < repeats; ++i) peer.all_reduce(input, outputs[turn++ % 2]);
-        const double ours = seconds_since(begun) / repeats;
-        peer.barrier(count);  // its loop must run until everybody has what it owes them
-
-        gloo::barrier(barrier);
-        begun = Clock::now();
-        for (unsigned i = 0; i < repeats; ++i) {
-            gloo::AllreduceOptions options(context);
-            options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-            options.setInput(input.data(), floats);
-            options.setOutput(in_place.data(), floats);
-            options.setReduceFunction(
-                [](void* sum, const void* a, const void* b, std::size_t size) { gloo::sum<float>(sum, a, b, size); });
-            gloo::allreduce(options);
-        }
-        const double theirs = seconds_since(begun) / repeats;
-        if (round == 0) continue;
-        chaos_s.push_back(ours);
-        gloo_s.push_back(theirs);
+void check(const std::vector<float>& sums, unsigned count) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+        float expected = 0;
+        for (unsigned number = 0; number < count; ++number) expected += summand(number, i);
+        if (sums[i] != expected) give_up("a wrong sum");
     }
-    const float expected = static_cast<float>(count * (count + 1) / 2);
-    for (const float value : outputs[0])
-        if (value != expected) {
-            std::fprintf(stderr, "bench links: a wrong sum\n");
-            std::exit(2);
+}
+
+template <class AllReduce>
+double seconds_of(const AllReduce& all_reduce, std::vector<std::vector<float>>& outputs, unsigned repeats) {
+    const auto begun = Clock::now();
+    for (unsigned i = 0; i < repeats; ++i) all_reduce(outputs[i % outputs.size()]);
+    return std::chrono::duration<double>(Clock::now() - begun).count() / repeats;
+}
+
+std::vector<double> take_part(Meeting& meeting, const fs::path& folder, unsigned number, unsigned count,
+                              std::size_t floats, bool tls, unsigned rounds, unsigned repeats) {
+    Gloo gloo(folder, number, count);
+    Peer peer(number, !tls, 1);
+    link_all(peer, meeting, number, count);
+    const plan::SyncShape shape = peer.plan(count, floats, collective::Encoding::fp32);
+
+    std::vector<float> input(floats);
+    for (std::size_t i = 0; i < floats; ++i) input[i] = summand(number, i);
+    std::vector<std::vector<float>> outputs(2, std::vector<float>(floats));  // a result stays for one more step
+    std::vector<double> ours;
+    std::vector<double> theirs;
+    for (unsigned round = 0; round < rounds + 1; ++round) {  // the first warms up
+        for (const bool gloo_turn : {round % 2 == 0, round % 2 != 0}) {
+            for (auto& output : outputs) std::ranges::fill(output, std::numeric_limits<float>::quiet_NaN());
+            gloo.barrier();
+            const double seconds =
+                gloo_turn ? seconds_of([&](auto& output) { gloo.all_reduce(input, output); }, outputs, repeats)
+                          : seconds_of([&](auto& output) { peer.all_reduce(input, output); }, outputs, repeats);
+            meeting.wait([&] { peer.run_briefly(); });
+            for (const auto& output : outputs) check(output, count);
+            if (round > 0) (gloo_turn ? theirs : ours).push_back(seconds);
         }
-    gloo::barrier(barrier);
-    return {.chaos_s = median(chaos_s), .gloo_s = median(gloo_s)};
+    }
+    part(peer, meeting);
+    return {median(ours), median(theirs), static_cast<double>(shape)};
 }
 
 }  // namespace
 
 AllReduceFigures compare_all_reduce(unsigned processes, std::size_t floats, bool tls, unsigned rounds,
                                     unsigned repeats) {
-    const MeetingPlace place;
-    std::vector<pid_t> others;
-    for (unsigned number = 1; number < processes; ++number) {
-        const pid_t child = ::fork();
-        if (child == 0) {
-            (void)take_part(place.path(), number, processes, floats, tls, rounds, repeats);
-            std::_Exit(0);
+    const Folder folder;
+    const std::vector<double> seen = run_together(processes, [&](Meeting& meeting, unsigned number) {
+        return take_part(meeting, folder.path(), number, processes, floats, tls, rounds, repeats);
+    });
+    return {.chaos_s = seen[0],
+            .gloo_s = seen[1],
+            .shape = plan::name_of(static_cast<plan::SyncShape>(static_cast<int>(seen[2])))};
+}
+
+double int8_bytes_ratio(std::size_t floats) {
+    const std::vector<double> seen = run_together(2, [&](Meeting& meeting, unsigned number) {
+        Peer peer(number, true, 1);
+        link_all(peer, meeting, number, 2);
+        std::vector<float> input(floats);
+        for (std::size_t i = 0; i < floats; ++i) input[i] = summand(number, i);
+        std::vector<std::vector<float>> outputs(2, std::vector<float>(floats));
+        std::vector<double> sent{0};
+        for (const auto encoding : {collective::Encoding::fp32, collective::Encoding::int8}) {
+            (void)peer.plan(2, floats, encoding);
+            peer.all_reduce(input, outputs[sent.size() % 2]);
+            meeting.wait([&] { peer.run_briefly(); });
+            sent.push_back(static_cast<double>(peer.links.figures(id_of(1 - number)).bulk_sent_bytes));
         }
-        others.push_back(child);
-    }
-    // In a process of its own too: what it leaves behind should not slow down the next comparison.
-    int report[2];
-    if (::pipe(report) != 0) std::abort();
-    const pid_t first = ::fork();
-    if (first == 0) {
-        const AllReduceFigures figures = take_part(place.path(), 0, processes, floats, tls, rounds, repeats);
-        if (::write(report[1], &figures, sizeof figures) != sizeof figures) std::_Exit(2);
-        std::_Exit(0);
-    }
-    others.push_back(first);
-    ::close(report[1]);
-    AllReduceFigures figures;
-    const bool whole = ::read(report[0], &figures, sizeof figures) == sizeof figures;
-    ::close(report[0]);
-    bool failed = !whole;
-    for (const pid_t child : others) {
-        int status = 0;
-        ::waitpid(child, &status, 0);
-        failed = failed || status != 0;
-    }
-    if (failed) {
-        std::fprintf(stderr, "bench links: an all-reduce did not finish\n");
-        std::exit(2);
-    }
-    return figures;
+        part(peer, meeting);
+        return std::vector<double>{sent[1] / (sent[2] - sent[1])};
+    });
+    return seen[0];
 }
 
 }  // namespace chaos::bench

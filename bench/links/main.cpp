@@ -1,4 +1,5 @@
-// ./dev bench links: what links and collectives reach, as ratios to bare rivals on the same machine in the same run.
+// ./dev bench links [--quick]: what links and collectives reach, as ratios to bare rivals on the same machine in the
+// same run.
 #include "all_reduce.h"
 #include "report.h"
 
@@ -8,22 +9,21 @@
 
 using namespace chaos::bench;
 
-int main(int argc, char** argv) {
-    const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
-    const double load = load_average();
-    Table table{.head = {"all-reduce", "processes", "ours", "Gloo's ring", "ratio"}, .rows = {}};
-    std::vector<Figure> figures;
-    const unsigned rounds = quick ? 5 : 15;
+namespace {
+
+void compare_with_gloo(bool quick, std::vector<Figure>& figures) {
+    Table table{.head = {"all-reduce", "processes", "plan", "ours", "Gloo's ring", "ratio"}, .rows = {}};
     for (const bool tls : {false, true}) {
         for (const unsigned processes : {2U, 4U}) {
-            for (const std::size_t bytes : {std::size_t{64} << 20, std::size_t{4} << 10}) {
-                const bool large = bytes > (1U << 20);
+            for (const bool large : {true, false}) {
+                const std::size_t bytes = large ? 64 << 20 : 4 << 10;
+                const unsigned rounds = large ? (quick ? 3 : 7) : (quick ? 5 : 15);
                 const AllReduceFigures seen =
-                    compare_all_reduce(processes, bytes / sizeof(float), tls, rounds, large ? 2 : 200);
+                    compare_all_reduce(processes, bytes / sizeof(float), tls, rounds, large ? 4 : 500);
                 const std::string size = large ? "64mb" : "4kb";
                 const double ratio = seen.gloo_s / seen.chaos_s;
                 const int digits = large ? 1 : 3;
-                table.rows.push_back({size + (tls ? ", TLS" : ""), std::to_string(processes),
+                table.rows.push_back({size + (tls ? ", TLS" : ""), std::to_string(processes), seen.shape,
                                       fixed(seen.chaos_s * 1e3, digits) + " ms",
                                       fixed(seen.gloo_s * 1e3, digits) + " ms", fixed(ratio, 2)});
                 figures.push_back(
@@ -31,6 +31,17 @@ int main(int argc, char** argv) {
             }
         }
     }
-    std::printf("%s\n%s\n", table_text(table).c_str(), json_line("links", load, figures).c_str());
+    std::printf("%s\n", table_text(table).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+    const double load = load_average();
+    std::vector<Figure> figures;
+    compare_with_gloo(quick, figures);
+    figures.push_back({"int8_bytes_ratio", int8_bytes_ratio(1 << 20)});
+    std::printf("%s\n", json_line("links", load, figures).c_str());
     return 0;
 }

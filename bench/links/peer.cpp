@@ -1,7 +1,6 @@
 #include "peer.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include "processes.h"
 
 namespace chaos::bench {
 namespace {
@@ -9,11 +8,6 @@ namespace {
 const net::SecretKey& institution() {
     static const net::SecretKey key = net::SecretKey::from_seed(net::Seed{0xc4});
     return key;
-}
-
-[[noreturn]] void give_up(const std::string& why) {
-    std::fprintf(stderr, "bench links: %s\n", why.c_str());
-    std::exit(2);
 }
 
 net::LinkOptions options_of(NodeId id, bool in_the_clear, std::uint32_t bulk_connections) {
@@ -30,10 +24,16 @@ net::SecretKey key_of(unsigned number) {
     return net::SecretKey::from_seed(net::Seed{1, static_cast<std::uint8_t>(number)});
 }
 
-Peer::Peer(unsigned number, bool in_the_clear, std::uint32_t bulk_connections)
-    : id(net::node_id(key_of(number).public_key())),
-      number_(number),
-      in_the_clear_(in_the_clear),
+NodeId id_of(unsigned number) {
+    return net::node_id(key_of(number).public_key());
+}
+
+net::Credential credential_of(unsigned number) {
+    return net::vouch_for(institution(), key_of(number).public_key(), 4'000'000'000);
+}
+
+Peer::Peer(unsigned number, bool in_the_clear, std::uint32_t bulk_connections, net::BulkReceiver* receiver)
+    : id_(id_of(number)),
       engine_(transport_, {.ended =
                                [this](collective::ExchangeId, const collective::Outcome& outcome) {
                                    if (!std::holds_alternative<collective::Complete>(outcome))
@@ -41,13 +41,9 @@ Peer::Peer(unsigned number, bool in_the_clear, std::uint32_t bulk_connections)
                                    ended_ = true;
                                },
                            .refused = [](const collective::Refusal&) { give_up("a chunk was refused"); }}),
-      links(loop, key_of(number), net::vouch_for(institution(), key_of(number).public_key(), 4'000'000'000),
-            options_of(id, in_the_clear, bulk_connections), *this, transport_) {
+      links(loop_, key_of(number), credential_of(number), options_of(id_, in_the_clear, bulk_connections), *this,
+            receiver != nullptr ? *receiver : transport_) {
     transport_.connect(links, engine_);
-}
-
-NodeId Peer::id_of(unsigned number) const {
-    return net::node_id(key_of(number).public_key());
 }
 
 std::uint16_t Peer::listen(const std::string& address) {
@@ -67,12 +63,17 @@ void Peer::await_links(std::size_t count) {
 
 void Peer::run_until(const std::function<bool()>& condition) {
     while (!condition()) {
-        loop.restart();
-        loop.run_one();
+        loop_.restart();
+        loop_.run_one();
     }
 }
 
-void Peer::plan(unsigned count, std::size_t floats, collective::Encoding encoding) {
+void Peer::run_briefly() {
+    loop_.restart();
+    loop_.run_one_for(std::chrono::milliseconds(1));
+}
+
+plan::SyncShape Peer::plan(unsigned count, std::size_t floats, collective::Encoding encoding) {
     plan::SyncRequest request;
     request.bytes = floats * sizeof(float);
     std::vector<NodeId> members;
@@ -88,9 +89,10 @@ void Peer::plan(unsigned count, std::size_t floats, collective::Encoding encodin
     }
     const auto plan = plan::plan_sync(request);
     if (!plan) give_up(plan.error().message);
-    auto schedule = collective::make_schedule(*plan, members, id, {.encoding = encoding});
+    auto schedule = collective::make_schedule(*plan, members, id_, {.encoding = encoding});
     if (!schedule) give_up(schedule.error().message);
     schedule_ = std::make_shared<const collective::Schedule>(std::move(*schedule));
+    return plan->shape;
 }
 
 void Peer::all_reduce(std::span<const float> input, std::span<float> output) {
@@ -101,28 +103,20 @@ void Peer::all_reduce(std::span<const float> input, std::span<float> output) {
     run_until([&] { return ended_; });
 }
 
-void Peer::barrier(unsigned count) {
-    constexpr std::uint8_t done[] = {1};
-    for (unsigned other = 0; other < count; ++other)
-        if (other != number_) links.send(id_of(other), done);
-    ++barriers_;
-    run_until([&] { return done_messages_ >= barriers_ * (count - 1); });
-}
-
 Result<void> Peer::admit(const net::Proven& peer) {
     return net::check(peer.credential, peer.key, 1'800'000'000);
 }
 void Peer::link_up(NodeId) {
     ++links_up_;
 }
-void Peer::link_closed(NodeId, const std::string&) {
-    --links_up_;
+void Peer::link_closed(NodeId, const std::string& why) {
+    give_up("a link was closed: " + why);
 }
 void Peer::dial_failed(NodeId, const std::string& address, const std::string& why) {
     give_up("cannot reach " + address + ": " + why);
 }
-void Peer::received(NodeId, std::span<const std::uint8_t>) {
-    ++done_messages_;
+void Peer::received(NodeId from, std::span<const std::uint8_t> message) {
+    on_message(from, message);
 }
 void Peer::turned_away(const std::string&, const std::string& why) {
     give_up("turned away: " + why);
