@@ -2,6 +2,7 @@
 // same run.
 #include "all_reduce.h"
 #include "report.h"
+#include "streams.h"
 
 #include <cstdio>
 #include <cstring>
@@ -34,6 +35,22 @@ void compare_with_gloo(bool quick, std::vector<Figure>& figures) {
     std::printf("%s\n", table_text(table).c_str());
 }
 
+void compare_with_openssl(bool quick, std::vector<Figure>& figures) {
+    Table table{.head = {"a link, TLS", "ours", "bare OpenSSL", "ratio"}, .rows = {}};
+    const StreamFigures streams = compare_streams(quick ? 3 : 9);
+    const double rate = streams.bytes_per_s / streams.bare_bytes_per_s;
+    table.rows.push_back({"bulk stream", fixed(streams.bytes_per_s * 1e-9, 2) + " GB/s",
+                          fixed(streams.bare_bytes_per_s * 1e-9, 2) + " GB/s", fixed(rate, 2)});
+    const RoundTripFigures trips = compare_round_trips(quick ? 5 : 15);
+    const double delay = trips.median_s / trips.bare_median_s;
+    table.rows.push_back({"round trip", fixed(trips.median_s * 1e6, 1) + " us",
+                          fixed(trips.bare_median_s * 1e6, 1) + " us", fixed(delay, 2)});
+    figures.push_back({"tls_stream_ratio", rate});
+    figures.push_back({"rtt_ratio", delay});
+    figures.push_back({"rtt_p99_us", trips.p99_s * 1e6});
+    std::printf("%s\n", table_text(table).c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -41,6 +58,7 @@ int main(int argc, char** argv) {
     const double load = load_average();
     std::vector<Figure> figures;
     compare_with_gloo(quick, figures);
+    compare_with_openssl(quick, figures);
     figures.push_back({"int8_bytes_ratio", int8_bytes_ratio(1 << 20)});
     std::printf("%s\n", json_line("links", load, figures).c_str());
     return 0;
