@@ -47,7 +47,9 @@ int accept_one(Meeting& meeting) {
 BareTls::BareTls(Meeting& meeting, unsigned number)
     : tls_(key_of(number), credential_of(number)),
       socket_(number == 0 ? accept_one(meeting) : connect_to(meeting)),
-      session_(tls_.session(socket_, number != 0)) {
+      session_(tls_.session(number != 0)) {
+    SSL_set_fd(session_.get(), socket_);
+    SSL_set_read_ahead(session_.get(), 1);  // one system call for a short message, not two
     const int yes = 1;
     ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (SSL_do_handshake(session_.get()) != 1) give_up("the bare session fails");

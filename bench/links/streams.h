@@ -1,5 +1,5 @@
 // What a link costs beyond its TLS: its bulk stream and its control messages between two processes, against OpenSSL on
-// a blocking socket with the same cipher and the same buffers, in turn.
+// a blocking socket with the same cipher, in turn.
 #pragma once
 
 namespace chaos::bench {

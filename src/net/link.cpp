@@ -73,9 +73,14 @@ void Link::send_cluster(std::span<const std::uint8_t> message) {
 
 void Link::queue(std::vector<std::byte> frame) {
     if (ended || closing) return;
+    ++figures.control_sent;
+    if (idle && frame.size() <= Stream::max_now_bytes) {
+        idle = control->write_now(frame, {});
+        if (!idle) wake.cancel();
+        return;
+    }
     outgoing_bytes += frame.size() + queued_frame_bytes;
     outgoing.push_back(std::move(frame));
-    ++figures.control_sent;
     if (outgoing_bytes > state.options.max_waiting_bytes) {
         ++state.counters.dropped_slow;
         return end("it does not read what it is sent");
@@ -110,11 +115,13 @@ awaitable<void> Link::write_control(StreamPtr stream) {
     const std::shared_ptr<Link> keep = shared_from_this();
     std::vector<std::byte> together;
     while (!ended) {
-        if (outgoing.empty()) {
+        if (outgoing.empty() && !stream->has_unsent()) {
             if (closing) co_return end("closed");
+            idle = true;
             co_await sleep_on(wake);
             continue;
         }
+        idle = false;
         together.clear();
         while (!outgoing.empty() &&
                (together.empty() || together.size() + outgoing.front().size() <= control_write_bytes)) {
@@ -239,7 +246,7 @@ void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     }
     if (place.stream) place.stream->close();
     place.stream = stream;
-    place.writing = false;
+    place.writing = place.idle = false;
     place.delivered_bytes = 0;
     place.bytes_per_s = 0.0;
     place.limit = no_limit;
@@ -250,17 +257,29 @@ void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     asio::co_spawn(state.loop, write_bulk(number, stream), asio::detached);
 }
 
+// What is short leaves at once where nothing is before it. False: it has to wait for its turn.
+bool Link::send_now(BulkPlace& place, BulkFrame& frame) {
+    if (!place.idle || !place.stream || bulk_head_bytes + frame.payload.size() > Stream::max_now_bytes) return false;
+    place.idle = place.stream->write_now(encode(frame.head), frame.payload);
+    if (!place.idle) place.wake.cancel();
+    figures.bulk_sent_bytes += frame.payload.size();
+    place.unconfirmed.push_back(std::move(frame));
+    return true;
+}
+
 void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
     const auto kind = static_cast<std::size_t>(frame.head.kind);
     if (lane == any_lane && frame.head.kind != BulkKind::results) {
-        waiting[kind].push_back(std::move(frame));
         const auto end = places.end() - 1;
         const auto free =
             std::find_if(places.begin(), end, [](const auto& place) { return place->stream && !place->writing; });
+        if (free != end && send_now(**free, frame)) return;
+        waiting[kind].push_back(std::move(frame));
         if (free != end) (*free)->wake.cancel();
     } else {
         const bool result = frame.head.kind == BulkKind::results;
         BulkPlace& place = result ? *places.back() : *places[lane % (places.size() - 1)];
+        if (send_now(place, frame)) return;
         place.waiting[kind].push_back(std::move(frame));
         place.wake.cancel();
     }
@@ -305,8 +324,14 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
     BulkPlace& place = *places[number];
     while (!ended && place.stream == stream) {
         std::optional<BulkFrame> next = next_frame(place);
-        if (!next) {
+        if (!next && !stream->has_unsent()) {
+            place.idle = true;
             co_await sleep_on(place.wake);
+            continue;
+        }
+        place.idle = false;
+        if (!next) {
+            if (const Result<void> sent = co_await stream->write({}, {}); !sent) co_return stream->close();
             continue;
         }
         const BulkFrame frame = *next;
@@ -314,10 +339,7 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
         place.writing = true;
         const Result<void> sent = co_await stream->write(encode(frame.head), frame.payload);
         if (place.stream == stream) place.writing = false;
-        if (!sent) {
-            stream->close();  // the reader notices, and a new connection takes its place
-            co_return;
-        }
+        if (!sent) co_return stream->close();  // the reader notices, and a new connection takes its place
         figures.bulk_sent_bytes += frame.payload.size();
     }
 }
@@ -474,7 +496,7 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
     if (ended || place.stream != stream) co_return;
     stream->close();
     place.stream.reset();
-    place.writing = false;
+    place.writing = place.idle = false;
     place.wake.cancel();
 }
 

@@ -36,6 +36,7 @@ struct BulkPlace {
     StreamPtr stream;
     BulkQueues waiting;  // for this one; besides, there is what waits for any
     bool writing = false;
+    bool idle = false;  // as the link's
     std::deque<BulkFrame> unconfirmed;
     std::uint64_t confirmed = 0;                   // frames that have arrived at the other end
     std::uint64_t received = 0;                    // frames that have arrived here
@@ -63,7 +64,8 @@ struct Link : std::enable_shared_from_this<Link> {
     StreamPtr control;
     std::deque<std::vector<std::byte>> outgoing;  // control frames
     std::size_t outgoing_bytes = 0;
-    asio::steady_timer wake;                         // the writer of control frames sleeps on it
+    asio::steady_timer wake;  // the writer of control frames sleeps on it
+    bool idle = false;        // nothing is being written, nor waits: what is short may leave at once
     std::vector<std::unique_ptr<BulkPlace>> places;  // the last is for results alone
     BulkQueues waiting;                              // for the first place that is free
     // What state may send before gradients do: grows with what they send.
@@ -85,6 +87,7 @@ struct Link : std::enable_shared_from_this<Link> {
     void queue(std::vector<std::byte> frame);
     void queue_bulk(BulkFrame frame, std::uint32_t lane);
     std::optional<BulkFrame> next_frame(BulkPlace& place);
+    bool send_now(BulkPlace& place, BulkFrame& frame);
     [[nodiscard]] bool busy(const BulkPlace& place) const;
     [[nodiscard]] std::size_t busy_places() const;
     std::optional<Pacer::Sample> ask_connections(std::chrono::nanoseconds elapsed);

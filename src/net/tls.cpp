@@ -76,8 +76,6 @@ Tls::Tls(const SecretKey& key, const Credential& credential) : context_(SSL_CTX_
     SSL_CTX_set_num_tickets(context, 0);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_read_ahead(context, 1);
-    SSL_CTX_set_default_read_buffer_len(context, 128 << 10);
     SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
     SSL_CTX_set_alpn_protos(context, protocol_name, sizeof protocol_name - 1);
     CHAOS_ASSERT(SSL_CTX_use_certificate(context, certificate_of(key, credential).get()) == 1);
@@ -88,9 +86,9 @@ Tls::Tls(const SecretKey& key, const Credential& credential) : context_(SSL_CTX_
     SSL_CTX_set_cert_verify_callback(context, [](X509_STORE_CTX*, void*) { return 1; }, nullptr);
 }
 
-std::unique_ptr<ssl_st, void (*)(ssl_st*)> Tls::session(int socket, bool dialled) const {
+std::unique_ptr<ssl_st, void (*)(ssl_st*)> Tls::session(bool dialled) const {
     std::unique_ptr<SSL, void (*)(SSL*)> session(SSL_new(context_.get()), SSL_free);
-    CHAOS_ASSERT(session != nullptr && SSL_set_fd(session.get(), socket) == 1);
+    CHAOS_ASSERT(session != nullptr);
     if (dialled) {
         SSL_set_connect_state(session.get());
     } else {

@@ -26,8 +26,8 @@ class Tls {
 public:
     Tls(const SecretKey& key, const Credential& credential);
 
-    // A session on a connected socket, which it does not own.
-    [[nodiscard]] std::unique_ptr<ssl_st, void (*)(ssl_st*)> session(int socket, bool dialled) const;
+    // A session, of the end that dialled or of the other. What it reads from and writes to, the caller sets.
+    [[nodiscard]] std::unique_ptr<ssl_st, void (*)(ssl_st*)> session(bool dialled) const;
 
 private:
     std::shared_ptr<ssl_ctx_st> context_;

@@ -83,7 +83,7 @@ namespace {
 // The certificate that a node shows.
 fuzz::Bytes certificate_of(const SecretKey& key, const Credential& credential) {
     const Tls tls(key, credential);
-    const auto session = tls.session(0, true);
+    const auto session = tls.session(true);
     unsigned char* bytes = nullptr;
     const int size = i2d_X509(SSL_get_certificate(session.get()), &bytes);
     CHAOS_ASSERT(size > 0);

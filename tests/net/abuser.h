@@ -104,7 +104,8 @@ public:
           credential_(credential),
           connection_(port),
           tls_(key, credential),
-          session_(tls_.session(connection_.number(), true)) {
+          session_(tls_.session(true)) {
+        (void)SSL_set_fd(session_.get(), connection_.number());
         (void)SSL_do_handshake(session_.get());
         instance = node_id(key.public_key()).low ^ static_cast<std::uint64_t>(connection_.number());
     }
@@ -115,7 +116,8 @@ public:
           credential_(vouch_for(Site::institution_key(), key.public_key(), Site::some_day)),
           connection_(std::move(connection)),
           tls_(key, credential_),
-          session_(tls_.session(connection_.number(), false)) {
+          session_(tls_.session(false)) {
+        (void)SSL_set_fd(session_.get(), connection_.number());
         (void)SSL_do_handshake(session_.get());
     }
 
