@@ -82,6 +82,39 @@ TEST(Links, CarryBulkInOrderAndWaitForAReceiverThatIsNotReady) {
     EXPECT_EQ(pair.b.payload_bytes, 90U * 600'000);
 }
 
+// What is short leaves at once where nothing waits, and must not overtake what could not leave completely.
+TEST(Links, ShortAndLongFramesKeepTheirOrderWhenTheOtherEndIsSlow) {
+    for (const bool clear : {false, true}) {
+        asio::io_context loop;
+        LinkOptions options{.bulk_connections = 1, .in_the_clear = clear, .clear_id = {.high = 1, .low = 1}};
+        Site a(loop, Site::institution_key(), options);
+        options.clear_id = {.high = 1, .low = 2};
+        Site b(loop, Site::institution_key(), options);
+        const NodeId to = clear ? options.clear_id : b.id;
+        const NodeId from = clear ? NodeId{.high = 1, .low = 1} : a.id;
+        a.links.dial(to, b.address);
+        ASSERT_TRUE(a.wait([&] { return a.links.linked(to) && b.links.linked(from); }));
+        b.not_ready = true;
+        std::uint64_t sum = 0;
+        constexpr std::uint32_t frames = 4000;
+        for (std::uint32_t i = 0; i < frames; ++i) {
+            const std::uint32_t size = i % 50 == 0 ? 40'000 : 1 + i * 97 % 16'000;
+            const auto data = std::make_shared<std::vector<std::byte>>(size, static_cast<std::byte>(i));
+            for (const std::byte byte : *data) sum = sum * 31 + static_cast<std::uint64_t>(byte);
+            ASSERT_TRUE(a.links.send_bulk(to, {.bytes = size, .third = i}, *data, 0, data));
+            loop.restart();
+            if (i % 3 == 0) loop.poll();
+        }
+        b.not_ready = false;
+        ASSERT_TRUE(a.wait([&] {
+            b.links.resume(from);
+            return b.heads.size() == frames;
+        }));
+        for (std::uint32_t i = 0; i < frames; ++i) ASSERT_EQ(b.heads[i].third, i);
+        EXPECT_EQ(b.sum, sum);
+    }
+}
+
 TEST(Links, GradientsOvertakeState) {
     Pair pair(LinkOptions{.bulk_connections = 1});
     const auto data = std::make_shared<std::vector<std::byte>>(1 << 20);
