@@ -1,7 +1,6 @@
 #include "peer.h"
 
 #include "net/admission.h"
-
 #include "processes.h"
 
 namespace chaos::bench {
