@@ -322,8 +322,9 @@ TEST_F(Abuse, CredentialsThatAreNotGood) {
         EXPECT_FALSE(Abuser(node.port, key, Credential{}).link());
     });
     EXPECT_EQ(node.counters().refused, 4U);
-    EXPECT_THAT(node.lines(), testing::ElementsAre(HasSubstr("institution is not in"), HasSubstr("expired"),
-                                                   HasSubstr("for another node"), HasSubstr("institution is not in")));
+    EXPECT_THAT(node.lines(),
+                testing::ElementsAre(HasSubstr("institution is not in"), HasSubstr("expired"),
+                                     HasSubstr("for another node"), HasSubstr("not signed by the institution")));
 }
 
 TEST_F(Abuse, FramesWithoutEnd) {
