@@ -36,6 +36,13 @@ double load_average() {
     return ::getloadavg(&load, 1) == 1 ? load : 0.0;
 }
 
+double median(std::vector<double> values) {
+    CHAOS_ASSERT(!values.empty());
+    std::ranges::sort(values);
+    const std::size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
+}
+
 std::string fixed(double value, int digits) {
     std::array<char, 64> text{};
     std::snprintf(text.data(), text.size(), "%.*f", digits, value);

@@ -23,6 +23,8 @@ struct Figure {
 // The 1-minute load average. Taken before a benchmark starts, it tells how busy others kept the machine.
 [[nodiscard]] double load_average();
 
+[[nodiscard]] double median(std::vector<double> values);
+
 // "12.3": as many digits behind the point as asked for.
 [[nodiscard]] std::string fixed(double value, int digits);
 

@@ -2,6 +2,7 @@
 
 #include "peer.h"
 #include "processes.h"
+#include "report.h"
 
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>

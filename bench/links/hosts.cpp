@@ -36,10 +36,4 @@ double MachineUse::share() const {
     return after.all > before_.all ? (after.busy - before_.busy) / (after.all - before_.all) : 0.0;
 }
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::ranges::nth_element(values, middle);
-    return *middle;
-}
-
 }  // namespace chaos::bench

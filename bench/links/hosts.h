@@ -1,4 +1,4 @@
-// What benchmarks in the testbed share: processes that are this program again, the machine's load, medians.
+// What benchmarks in the testbed share: processes that are this program again, the machine's load.
 #pragma once
 
 #include "base/result.h"
@@ -33,8 +33,5 @@ private:
     static Ticks now();
     Ticks before_;
 };
-
-// Of an odd number of values the middle one, else the upper of both.
-[[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace chaos::bench

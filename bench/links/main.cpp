@@ -1,18 +1,23 @@
-// ./dev bench links [--quick]: what links and collectives reach, as ratios to bare rivals on the same machine in the
-// same run.
+// ./dev bench links [--quick] [all-reduce|streams|shaped|round-trips|hetero]...: what links and collectives reach, as
+// ratios to bare rivals on the same machine in the same run. The last three run in the testbed and need root.
 #include "all_reduce.h"
+#include "hetero.h"
 #include "report.h"
+#include "shaped.h"
 #include "streams.h"
 
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
+#include <exception>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
-using namespace chaos::bench;
-
+namespace chaos::bench {
 namespace {
 
-void compare_with_gloo(bool quick, std::vector<Figure>& figures) {
+Result<Table> compare_with_gloo(bool quick, std::vector<Figure>& figures) {
     Table table{.head = {"all-reduce", "processes", "plan", "ours", "Gloo's ring", "ratio"}, .rows = {}};
     for (const bool tls : {false, true}) {
         for (const unsigned processes : {2U, 4U}) {
@@ -32,10 +37,11 @@ void compare_with_gloo(bool quick, std::vector<Figure>& figures) {
             }
         }
     }
-    std::printf("%s\n", table_text(table).c_str());
+    figures.push_back({"int8_bytes_ratio", int8_bytes_ratio(1 << 20)});
+    return table;
 }
 
-void compare_with_openssl(bool quick, std::vector<Figure>& figures) {
+Result<Table> compare_with_openssl(bool quick, std::vector<Figure>& figures) {
     Table table{.head = {"a link, TLS", "ours", "bare OpenSSL", "ratio"}, .rows = {}};
     const StreamFigures streams = compare_streams(quick ? 3 : 9);
     const double rate = streams.bytes_per_s / streams.bare_bytes_per_s;
@@ -48,18 +54,55 @@ void compare_with_openssl(bool quick, std::vector<Figure>& figures) {
     figures.push_back({"tls_stream_ratio", rate});
     figures.push_back({"rtt_ratio", delay});
     figures.push_back({"rtt_p99_us", trips.p99_s * 1e6});
-    std::printf("%s\n", table_text(table).c_str());
+    return table;
+}
+
+// This program is started again in the testbed's hosts.
+int play(const std::vector<std::string>& arguments) {
+    if (arguments.size() > 1 && arguments[1] == "shaped") return play_shaped({arguments.begin() + 2, arguments.end()});
+    if (arguments.size() > 1 && arguments[1] == "hetero") return play_hetero({arguments.begin() + 2, arguments.end()});
+    return 2;
+}
+
+int measure(std::vector<std::string> wished) {
+    const bool quick = std::erase(wished, "--quick") > 0;
+    using Measurement = std::function<Result<Table>(bool, std::vector<Figure>&)>;
+    const std::vector<std::pair<std::string, Measurement>> known = {{"all-reduce", compare_with_gloo},
+                                                                    {"streams", compare_with_openssl},
+                                                                    {"shaped", compare_with_iperf},
+                                                                    {"round-trips", measure_round_trips},
+                                                                    {"hetero", compare_plans}};
+    for (const std::string& name : wished) {
+        if (std::ranges::find(known, name, &std::pair<std::string, Measurement>::first) != known.end()) continue;
+        std::fprintf(stderr, "bench links: there is no \"%s\"\n", name.c_str());
+        return 2;
+    }
+    const double load = load_average();
+    std::vector<Figure> figures;
+    for (const auto& [name, measurement] : known) {
+        if (!wished.empty() && std::ranges::find(wished, name) == wished.end()) continue;
+        const Result<Table> table = measurement(quick, figures);
+        if (!table) {
+            std::fprintf(stderr, "bench links: %s\n", table.error().message.c_str());
+            return 1;
+        }
+        std::printf("%s\n", table_text(*table).c_str());
+        std::fflush(stdout);
+    }
+    std::printf("%s\n", json_line("links", load, figures).c_str());
+    return 0;
 }
 
 }  // namespace
+}  // namespace chaos::bench
 
-int main(int argc, char** argv) {
-    const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
-    const double load = load_average();
-    std::vector<Figure> figures;
-    compare_with_gloo(quick, figures);
-    compare_with_openssl(quick, figures);
-    figures.push_back({"int8_bytes_ratio", int8_bytes_ratio(1 << 20)});
-    std::printf("%s\n", json_line("links", load, figures).c_str());
-    return 0;
+int main(int count, char** values) {
+    const std::vector<std::string> arguments(values + 1, values + count);
+    try {
+        if (!arguments.empty() && arguments[0] == "--part") return chaos::bench::play(arguments);
+        return chaos::bench::measure(arguments);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "bench links: %s\n", error.what());
+        return 1;
+    }
 }

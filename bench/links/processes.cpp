@@ -78,12 +78,6 @@ std::vector<double> run_together(unsigned processes,
     return {figures.begin(), figures.begin() + static_cast<std::ptrdiff_t>(meeting.shared_->figure_count)};
 }
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::ranges::nth_element(values, middle);
-    return *middle;
-}
-
 void give_up(const std::string& why) {
     std::fprintf(stderr, "bench links: %s\n", why.c_str());
     std::_Exit(2);

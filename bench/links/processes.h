@@ -40,8 +40,6 @@ private:
 [[nodiscard]] std::vector<double> run_together(unsigned processes,
                                                const std::function<std::vector<double>(Meeting&, unsigned)>& part);
 
-[[nodiscard]] double median(std::vector<double> values);
-
 [[noreturn]] void give_up(const std::string& why);
 
 }  // namespace chaos::bench

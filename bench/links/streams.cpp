@@ -3,6 +3,7 @@
 #include "bare_tls.h"
 #include "peer.h"
 #include "processes.h"
+#include "report.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #include "speed.h"
 
 #include "elastic/trainer.h"
+#include "report.h"
 #include "workload.h"
 
 #include <algorithm>
@@ -15,12 +16,6 @@ namespace {
 // the first shows that the models are equal, the others that the updates are.
 constexpr int warmup_pairs = 3;
 constexpr double loss_tolerance = 1e-4;  // relative
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t middle = values.size() / 2;
-    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
-}
 
 template <class Body>
 double seconds_of(const Body& body) {
