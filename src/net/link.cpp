@@ -79,6 +79,7 @@ void Link::queue(std::vector<std::byte> frame) {
         if (!idle) wake.cancel();
         return;
     }
+    idle = false;  // nothing short overtakes it
     outgoing_bytes += frame.size() + queued_frame_bytes;
     outgoing.push_back(std::move(frame));
     if (outgoing_bytes > state.options.max_waiting_bytes) {
@@ -275,11 +276,15 @@ void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
             std::find_if(places.begin(), end, [](const auto& place) { return place->stream && !place->writing; });
         if (free != end && send_now(**free, frame)) return;
         waiting[kind].push_back(std::move(frame));
-        if (free != end) (*free)->wake.cancel();
+        if (free != end) {
+            (*free)->idle = false;
+            (*free)->wake.cancel();
+        }
     } else {
         const bool result = frame.head.kind == BulkKind::results;
         BulkPlace& place = result ? *places.back() : *places[lane % (places.size() - 1)];
         if (send_now(place, frame)) return;
+        place.idle = false;
         place.waiting[kind].push_back(std::move(frame));
         place.wake.cancel();
     }

@@ -37,9 +37,10 @@ TEST(Links, CarryMessagesBothWays) {
     const std::vector<std::uint8_t> large(3 << 20, 7);
     EXPECT_TRUE(pair.a.links.send(pair.b.id, hello));
     EXPECT_TRUE(pair.a.links.send(pair.b.id, large));
+    EXPECT_TRUE(pair.a.links.send(pair.b.id, hello));
     EXPECT_TRUE(pair.b.links.send(pair.a.id, hello));
-    EXPECT_TRUE(pair.a.wait([&] { return pair.b.messages.size() == 2 && pair.a.messages.size() == 1; }));
-    EXPECT_THAT(pair.b.messages, ElementsAre(hello, large));
+    EXPECT_TRUE(pair.a.wait([&] { return pair.b.messages.size() == 3 && pair.a.messages.size() == 1; }));
+    EXPECT_THAT(pair.b.messages, ElementsAre(hello, large, hello));
     EXPECT_THAT(pair.a.messages, ElementsAre(hello));
     EXPECT_FALSE(pair.a.links.send(NodeId{.high = 1, .low = 1}, hello));
 }
