@@ -11,10 +11,11 @@ std::string node(Host host) {
 }
 
 std::string lies_of(std::uint64_t bits) {
-    constexpr std::array<const char*, 7> words = {"sends wrong shards",        "names wrong hashes",
-                                                  "claims wrong figures",      "votes twice",
-                                                  "forges what it relays",     "reports steps it has not done",
-                                                  "speaks for links of others"};
+    constexpr std::array<const char*, 8> words = {
+        "sends wrong shards",         "names wrong hashes",
+        "claims wrong figures",       "votes twice",
+        "forges what it relays",      "reports steps it has not done",
+        "speaks for links of others", "speaks for impostors and institutions"};
     std::string text;
     for (std::size_t i = 0; i < words.size(); ++i)
         if ((bits >> i & 1) != 0) text += (text.empty() ? "" : " and ") + std::string(words[i]);
