@@ -38,7 +38,15 @@ Member::Member(net::asio::io_context& loop, const net::SecretKey& key, const net
       options_(options),
       worker_(worker),
       tick_(loop),
-      links_(loop, key, credential, options.links, *this, receiver) {
+      links_(loop, key, credential, options.links, *this, receiver),
+      watch_(loop, links_,
+             {.measured =
+                  [this](NodeId peer, std::uint64_t bytes_per_s) {
+                      constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+                      tell(cluster::Measured{.peer = peer,
+                                             .rate = static_cast<std::uint32_t>(std::min(bytes_per_s / 1000, most))});
+                  },
+              .may_probe = [this](NodeId peer) { return trains(id_) && trains(peer); }}) {
     identity_ = {.member = {.node = id_, .incarnation = incarnation_of_now()},
                  .run = run,
                  .credential = net::encode(credential),
@@ -61,7 +69,13 @@ Result<void> Member::start() {
                                               now());
     stable_ = core_->stable();
     schedule_tick();
+    watch_.start();
     return {};
+}
+
+bool Member::trains(NodeId node) const {
+    const ViewPtr view = core_->view();
+    return view != nullptr && view->is_active(node);
 }
 
 void Member::found(std::uint32_t batch, bool strict) {
@@ -91,6 +105,7 @@ void Member::stop() {
     if (stopped_) return;
     stopped_ = true;
     tick_.cancel();
+    watch_.stop();
     for (Contact& contact : contacts_) contact.timer->cancel();
     links_.stop();
 }

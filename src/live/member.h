@@ -10,6 +10,7 @@
 #pragma once
 
 #include "cluster/member.h"
+#include "live/watch.h"
 #include "net/links.h"
 #include "net/signer.h"
 
@@ -102,6 +103,7 @@ private:
     void received_work(NodeId from, std::span<const std::uint8_t> message) override;
     void turned_away(const std::string& who, const std::string& why) override;
 
+    [[nodiscard]] bool trains(NodeId node) const;
     [[nodiscard]] Result<std::optional<cluster::DiskRecord>> kept_vote() const;
     void drain();
     void schedule_tick();
@@ -125,6 +127,7 @@ private:
     bool stopped_ = false;
     std::uint64_t stable_ = 0;
     net::Links links_;
+    Watch watch_;
 };
 
 }  // namespace chaos::live

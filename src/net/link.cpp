@@ -209,8 +209,10 @@ Result<double> Link::handle(std::span<const std::byte> frame) {
             return all;
         }
         case wire::Control::kPong:
-            if (message.pong().number() == ping_number && ping_number != 0)
+            if (message.pong().number() == ping_number && ping_number != 0) {
                 figures.round_trip = std::chrono::steady_clock::now() - pinged_at;
+                figures.round_trips.add(figures.round_trip);
+            }
             return next_to_nothing;
         case wire::Control::kArrived: {
             if (message.arrived().place() >= places.size())
@@ -494,7 +496,9 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
             ++state.counters.malformed;
             co_return end(head.error().message);
         }
+        const auto begun = Clock::now();
         if (const Result<void> taken = co_await take_payload(place, *stream, *head); !taken) break;
+        meter.arrived(head->bytes, begun, Clock::now());
         figures.bulk_received_bytes += head->bytes;
         bulk_arrived(number, head->bytes);
     }

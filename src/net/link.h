@@ -76,6 +76,7 @@ struct Link : std::enable_shared_from_this<Link> {
     bool closing = false;            // on purpose, once everything has left
     bool ended = false;
     LinkFigures figures;
+    RateMeter meter;                                         // of what comes over all places
     Allowance allowance;                                     // of control messages
     std::optional<Allowance::Clock::time_point> loud_since;  // it has sent more than that all the while
     std::uint64_t ping_number = 0;

@@ -452,9 +452,27 @@ const LinkCounters& Links::counters() const {
     return state_->counters;
 }
 
+std::vector<NodeId> Links::peers() const {
+    std::vector<NodeId> all;
+    for (const auto& [peer, link] : state_->links) all.push_back(peer);
+    return all;
+}
+
 LinkFigures Links::figures(NodeId peer) const {
-    const auto link = state_->links.find(peer);
-    return link == state_->links.end() ? LinkFigures{} : link->second->figures;
+    const auto found = state_->links.find(peer);
+    if (found == state_->links.end()) return {};
+    const Link& link = *found->second;
+    LinkFigures figures = link.figures;
+    figures.receive_bytes_per_s = link.meter.bytes_per_s();
+    const auto count = [&](Stream& stream) {
+        const Segments more = segments_of(stream.socket().native_handle());
+        figures.segments.sent += more.sent;
+        figures.segments.again += more.again;
+    };
+    count(*link.control);
+    for (const auto& place : link.places)
+        if (place->stream) count(*place->stream);
+    return figures;
 }
 
 }  // namespace chaos::net

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "net/frame.h"
+#include "net/monitor.h"
 #include "net/stream.h"
 
 #include <boost/asio/io_context.hpp>
@@ -104,6 +105,9 @@ struct LinkFigures {
     std::uint64_t control_sent = 0;
     std::uint64_t control_received = 0;
     std::chrono::nanoseconds round_trip{0};  // of the last answered ping; 0: none
+    RoundTrips round_trips;                  // of all answered ones
+    std::uint64_t receive_bytes_per_s = 0;   // what comes when it comes without pause; 0: not known
+    Segments segments;                       // of all connections that stand: how many were lost and sent again
 };
 
 // Trouble with others, by cause, since this node began.
@@ -159,6 +163,7 @@ public:
     void stop();
 
     [[nodiscard]] bool linked(NodeId peer) const;
+    [[nodiscard]] std::vector<NodeId> peers() const;
     // Where we dialled it; empty: it dialled us, or there is no link.
     [[nodiscard]] std::string dialled(NodeId peer) const;
     [[nodiscard]] LinkFigures figures(NodeId peer) const;

@@ -15,7 +15,7 @@ namespace chaos::net {
 namespace {
 
 constexpr std::chrono::milliseconds window_length{100};
-constexpr std::chrono::milliseconds pause_length{20};  // longer than a frame takes on all but the slowest links
+constexpr std::chrono::milliseconds pause_length{20};
 constexpr std::size_t least_window_bytes = 64 << 10;
 
 // The quota of this process's control group in cores; 0: none. Both generations of control groups.
@@ -50,16 +50,14 @@ double cores_of_this_process() {
 
 }  // namespace
 
-void RateMeter::arrived(std::size_t bytes, Clock::time_point now) {
-    if (now - last_ > pause_length) {
-        // What came first after a pause was on its way before: only what follows it tells how fast it comes.
-        window_began_ = now;
+void RateMeter::arrived(std::size_t bytes, Clock::time_point begin, Clock::time_point end) {
+    if (begin - last_ > pause_length) {
+        window_began_ = begin;
         window_bytes_ = 0;
-    } else {
-        window_bytes_ += bytes;
-        if (now - window_began_ >= window_length) close_window(now);
     }
-    last_ = now;
+    window_bytes_ += bytes;
+    if (end - window_began_ >= window_length) close_window(end);
+    last_ = end;
 }
 
 void RateMeter::close_window(Clock::time_point now) {

@@ -17,7 +17,8 @@ using Clock = std::chrono::steady_clock;
 // faster window counts at once, and a slower one only slowly.
 class RateMeter {
 public:
-    void arrived(std::size_t bytes, Clock::time_point now);
+    // So many bytes came, the first of them at `begin`, the last at `end`.
+    void arrived(std::size_t bytes, Clock::time_point begin, Clock::time_point end);
     // 0: not known.
     [[nodiscard]] std::uint64_t bytes_per_s() const { return bytes_per_s_; }
 

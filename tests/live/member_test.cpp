@@ -23,10 +23,10 @@ using net::asio::io_context;
 class Village {
 public:
     // Those from number `hidden` on cannot be dialled.
-    explicit Village(unsigned count, unsigned hidden = ~0U) {
+    explicit Village(unsigned count, unsigned hidden = ~0U, std::size_t floats = 50'000) {
         for (unsigned number = 0; number < count; ++number)
             cluster.addresses.push_back(number < hidden ? "127.0.0.1:" + std::to_string(free_port()) : "");
-        cluster.floats = 50'000;
+        cluster.floats = floats;
         cluster.speed = 10'000;
         for (unsigned number = 0; number < count; ++number) start(number);
     }
@@ -112,6 +112,18 @@ TEST(Member, OneEndOfALinkThatCanBeDialledIsEnough) {
     ASSERT_TRUE(village.reach(5)) << village.notes;
     EXPECT_EQ(village.views[0]->active_count(), 3U);
     village.expect_agreement();
+}
+
+// Real transfers tell; where there are none to speak of, a probe does.
+TEST(Member, MeasuresItsLinks) {
+    for (const std::size_t floats : {std::size_t{200'000}, std::size_t{100}}) {
+        Village village(2, ~0U, floats);
+        ASSERT_TRUE(village.reach(1)) << village.notes;
+        ASSERT_TRUE(village.wait([&] {
+            const net::LinkFigures figures = village.nodes[0]->member().links().figures(id_of(1));
+            return figures.receive_bytes_per_s > 0 && figures.round_trips.mean().count() > 0;
+        })) << floats;
+    }
 }
 
 // A busy machine is no reason to accuse anybody.

@@ -13,7 +13,7 @@ constexpr Clock::time_point some_time{std::chrono::hours(1)};
 // Frames of `bytes` each, one every `gap`, `count` times.
 Clock::time_point feed(RateMeter& meter, Clock::time_point now, std::size_t bytes, nanoseconds gap, int count) {
     for (int i = 0; i < count; ++i) {
-        meter.arrived(bytes, now);
+        meter.arrived(bytes, now, now + gap);
         now += gap;
     }
     return now;
