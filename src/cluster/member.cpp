@@ -7,6 +7,24 @@
 
 namespace chaos::cluster {
 
+namespace {
+
+// Several views may follow each other in one go. A step that one of them started and the next one stopped or started
+// anew was never begun: a driver that carried it out might have completed it by then.
+void drop_superseded_steps(Actions& actions) {
+    const auto concerns_a_step = [](const Action& action) {
+        return std::holds_alternative<StartStep>(action) || std::holds_alternative<StopStep>(action);
+    };
+    const auto last = std::find_if(actions.rbegin(), actions.rend(), concerns_a_step);
+    if (last == actions.rend()) return;
+    const auto end = last.base() - 1;
+    actions.erase(std::remove_if(actions.begin(), end,
+                                 [](const Action& action) { return std::holds_alternative<StartStep>(action); }),
+                  end);
+}
+
+}  // namespace
+
 Member::Member(const Options& options, const Identity& identity, const Signer& signer, std::optional<DiskRecord> record,
                std::optional<Checkpoint> checkpoint, Nanoseconds now)
     : state_(std::make_unique<State>(options, identity, signer)) {
@@ -152,6 +170,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
         },
         event);
     if (!state.gone) state.tick();
+    drop_superseded_steps(state.actions);
     return std::move(state.actions);
 }
 
@@ -320,12 +339,13 @@ void Member::State::on_applied(const Applied& event) {
         maybe_start_step();
         return;
     }
-    if (role != Role::active || event.step != applied) return;
+    // Whoever is far behind may take the whole state instead of single results.
+    if (role != Role::active || event.step < applied || (event.step > applied && !taking)) return;
     if (!taking && step_began_at > 0) {
         const Nanoseconds took = now - step_began_at;
         step_time = step_time == 0 ? took : (3 * step_time + took) / 4;
     }
-    ++applied;
+    applied = event.step + 1;
     stable = std::max(stable, event.step);
     taking = false;
     running_view = {};
@@ -333,7 +353,7 @@ void Member::State::on_applied(const Applied& event) {
 }
 
 void Member::State::on_step_failed(const StepFailed& event) {
-    if (role != Role::active || stopped || running_view == Name{} || event.step != applied) return;
+    if (role != Role::active || stopped || running_view != event.view || event.step != applied) return;
     step_failed = true;
     say_broken();
 }

@@ -83,12 +83,13 @@ struct Received {
 struct ReceivedGarbage {  // bytes that are no message
     NodeId from;
 };
-struct Applied {  // R(step) was complete and is applied
+struct Applied {  // R(step) was complete and is applied, and all before it
     std::uint64_t step = 0;
 };
-// The all-reduce of `step`, as it was started last, cannot complete: a connection that it needs was lost.
+// The all-reduce of `step` that was started under `view` cannot complete: a connection that it needs was lost.
 struct StepFailed {
     std::uint64_t step = 0;
+    Name view{};
 };
 struct Synced {  // a joiner holds the whole state, its root compared; it follows the cluster from now on
     std::uint64_t applied = 0;

@@ -180,7 +180,7 @@ void Steps::begin_exchange() {
 void Steps::ended(collective::ExchangeId id, const collective::Outcome& outcome) {
     if (abandoning_ || !order_ || order_->step != id.step || order_->view->epoch != id.epoch) return;
     if (!std::holds_alternative<collective::Complete>(outcome))
-        return member_->tell(cluster::StepFailed{.step = id.step});
+        return member_->tell(cluster::StepFailed{.step = id.step, .view = order_->view->name});
     const collective::EncodedResult result = *engine_.result(id);
     commit({.step = id.step,
             .view = order_->view,

@@ -275,7 +275,7 @@ void Trainer::after_sync_message() {
         const std::vector<std::uint64_t> hashes = shard_hashes(toy_, verified->floats);
         edge_.observe_synced(verified->applied, verified->lineage, store_.state().hash());
         if (active_) {
-            for (std::uint64_t step = before; step < store_.applied(); ++step) edge_.tell(cluster::Applied{step});
+            if (store_.applied() > before) edge_.tell(cluster::Applied{store_.applied() - 1});
             joiner_.stop();
             return ask_results();
         }
@@ -328,9 +328,9 @@ void Trainer::on_link_up(NodeId peer) {
 
 void Trainer::on_link_closed(NodeId peer) {
     if (settings_.brittle && exchange_ && exchange_->passes_through(peer)) {
-        const std::uint64_t step = exchange_->step();
+        const cluster::StepFailed failed{.step = exchange_->step(), .view = exchange_->view()->name};
         exchange_.reset();
-        edge_.tell(cluster::StepFailed{step});
+        edge_.tell(failed);
     }
     donor_.forget(peer);
     if (joiner_.running()) joiner_.on_link_closed(peer);
