@@ -547,8 +547,9 @@ TEST_F(Abuse, EverythingAtOnce) {
 
 TEST_F(Abuse, MoreHandshakesThanTheNodeHasTimeFor) {
     suffer([&] {
-        const Clock::time_point end = Clock::now() + milliseconds(2000);
-        for (int i = 0; i < 300 && Clock::now() < end; ++i) peer().reset();
+        // Connections are made faster than any machine computes handshakes.
+        for (int i = 0; i < 400; ++i) Connection(node.port).close();
+        for (int i = 0; i < 20; ++i) peer().reset();
     });
     const LinkCounters counters = node.counters();
     EXPECT_GT(counters.handshakes_delayed + counters.too_many, 0U);
