@@ -151,7 +151,7 @@ Result<Table> compare_with_iperf(bool quick, std::vector<Figure>& figures) {
     Table table{.head = {"link", "streams", "ours Mbit/s", "iperf3 Mbit/s", "ratio", "round trip p99", "% machine"},
                 .rows = {}};
     const int rounds = quick ? 1 : 3;
-    const int seconds = quick ? 3 : 8;
+    const int seconds = quick ? 8 : 12;
     for (const Case& one : {Case{"shaped_100", {.rate_mbit = 100.0}, 2}, Case{"shaped_500", {.rate_mbit = 500.0}, 2},
                             Case{"shaped_500_50ms", {.rate_mbit = 500.0, .delay_ms = 50.0}, 8}}) {
         CHAOS_TRY(const Testbed box, Testbed::start(two_hosts(one.link)));
