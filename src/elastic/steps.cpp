@@ -111,11 +111,12 @@ void Steps::take_result(std::uint64_t step, const std::vector<NodeId>& holders) 
     const ViewPtr view = member_->core().governing(step);
     SchedulePtr schedule = view ? schedule_of(view) : nullptr;
     if (schedule == nullptr || holders.empty()) return callbacks_.note("nobody is known to have the result it lacks");
-    taking_.emplace();
-    taking_->step = step;
-    taking_->holders = holders;
-    taking_->view = view;
-    taking_->schedule = std::move(schedule);
+    Taking taking;
+    taking.step = step;
+    taking.holders = holders;
+    taking.view = view;
+    taking.schedule = std::move(schedule);
+    taking_ = std::move(taking);
     ask_next();
 }
 

@@ -54,7 +54,8 @@ Member::Member(net::asio::io_context& loop, const net::SecretKey& key, const net
                  .speed = options.speed};
 }
 
-Member::~Member() {
+// A timer that cannot be cancelled would be a broken invariant.
+Member::~Member() {  // NOLINT(bugprone-exception-escape)
     stop();
 }
 

@@ -288,7 +288,7 @@ awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
     asio::steady_timer limit(loop, options.handshake_limit);
     limit.async_wait([&socket](boost::system::error_code cancelled) {
         boost::system::error_code ignored;
-        if (!cancelled) socket.close(ignored);
+        if (!cancelled) (void)socket.close(ignored);
     });
     const auto [problem, endpoint] =
         co_await asio::async_connect(socket, endpoints, asio::as_tuple(asio::use_awaitable));
@@ -341,7 +341,8 @@ Links::Links(asio::io_context& loop, const SecretKey& key, const Credential& cre
     std::signal(SIGPIPE, SIG_IGN);
 }
 
-Links::~Links() {
+// An acceptor that cannot be closed would be a broken invariant.
+Links::~Links() {  // NOLINT(bugprone-exception-escape)
     stop();
 }
 
@@ -355,10 +356,10 @@ Result<tcp::endpoint> Links::listen(const std::string& text) {
     if (problem) return Error{"cannot resolve " + address->host + ": " + problem.message()};
     auto acceptor = std::make_unique<tcp::acceptor>(state_->loop);
     const tcp::endpoint endpoint = found.begin()->endpoint();
-    acceptor->open(endpoint.protocol(), problem);
-    if (!problem) acceptor->set_option(tcp::acceptor::reuse_address(true), problem);
-    if (!problem) acceptor->bind(endpoint, problem);
-    if (!problem) acceptor->listen(tcp::acceptor::max_listen_connections, problem);
+    (void)acceptor->open(endpoint.protocol(), problem);
+    if (!problem) (void)acceptor->set_option(tcp::acceptor::reuse_address(true), problem);
+    if (!problem) (void)acceptor->bind(endpoint, problem);
+    if (!problem) (void)acceptor->listen(tcp::acceptor::max_listen_connections, problem);
     if (problem) return Error{"cannot listen on " + text + ": " + problem.message()};
     const tcp::endpoint where = acceptor->local_endpoint();
     state_->acceptors.push_back(std::move(acceptor));

@@ -345,8 +345,8 @@ bool Stream::write_now(std::span<const std::byte> head, std::span<const std::byt
 
 void Stream::close() {
     boost::system::error_code ignored;  // closing what is closed already is no mistake
-    socket_.shutdown(tcp::socket::shutdown_both, ignored);
-    socket_.close(ignored);
+    (void)socket_.shutdown(tcp::socket::shutdown_both, ignored);
+    (void)socket_.close(ignored);
 }
 
 }  // namespace chaos::net

@@ -172,6 +172,7 @@ void SyncSearch::bound_loads() {
         load_bound_ns_ = std::max(load_bound_ns_, mul_div(request_.bytes, ns_per_s, rate));
         caps += rate;
     }
+    CHAOS_ASSERT(caps > 0);
     // Every tree touches its members 2 (n - 1) times in all.
     load_bound_ns_ =
         std::max(load_bound_ns_, saturate(u128{request_.bytes} * 2 * (overlay_.size() - 1) * ns_per_s / caps));
