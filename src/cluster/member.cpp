@@ -324,6 +324,7 @@ void Member::State::maybe_start_step() {
     if (running_view == governing->name) return;
     running_view = governing->name;
     step_failed = false;
+    gave_up_at = never;
     started = std::max(started, applied + 1);
     step_began_at = now;
     act(StartStep{.step = applied, .view = governing});

@@ -310,11 +310,17 @@ void Member::State::take_what_others_have() {
     const bool stuck = role == Role::active && running_view != Name{} && !stopped && !taking &&
                        now - std::max(step_began_at, took_at) > options.detect;
     if (!stuck) return;
+    // Whoever said so did not give it. What was given up for that is settled.
+    if (gave_up_at != never && now - gave_up_at > 4 * options.detect) {
+        step_failed = true;
+        return say_broken();
+    }
     std::vector<NodeId> holders;
     for (const auto& [peer, connection] : connections)
         if (connection.applied > applied && line.contains(connection.view, connection.epoch)) holders.push_back(peer);
     if (holders.empty()) return;
     took_at = now;
+    gave_up_at = std::min(gave_up_at, now);
     act(TakeResult{.step = applied, .holders = std::move(holders)});
 }
 

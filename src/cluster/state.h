@@ -133,8 +133,9 @@ struct Member::State {
     bool taking = false;                // a result is being taken from a holder
     Nanoseconds catching_up_since = 0;  // a settled result, or those before its first step, are on their way
     Nanoseconds step_began_at = 0;
-    Nanoseconds took_at = 0;    // when the result of a step in flight was last asked for
-    Nanoseconds step_time = 0;  // smoothed
+    Nanoseconds took_at = 0;         // when the result of a step in flight was last asked for
+    Nanoseconds gave_up_at = never;  // its all-reduce, for a result that others seemed to have
+    Nanoseconds step_time = 0;       // smoothed
 
     // Connections.
     std::map<NodeId, Connection> connections;

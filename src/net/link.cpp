@@ -351,6 +351,15 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
     }
 }
 
+bool Link::has_bulk() const {
+    const auto any = [](const BulkQueues& queues) {
+        return std::ranges::any_of(queues, [](const auto& queue) { return !queue.empty(); });
+    };
+    return any(waiting) || std::ranges::any_of(places, [&](const auto& place) {
+               return any(place->waiting) || !place->unconfirmed.empty();
+           });
+}
+
 bool Link::busy(const BulkPlace& place) const {
     return place.stream &&
            (place.writing || std::ranges::any_of(place.waiting, [](const auto& queue) { return !queue.empty(); }));

@@ -89,6 +89,8 @@ struct Link : std::enable_shared_from_this<Link> {
     void queue_bulk(BulkFrame frame, std::uint32_t lane);
     std::optional<BulkFrame> next_frame(BulkPlace& place);
     bool send_now(BulkPlace& place, BulkFrame& frame);
+    // Whether bulk data waits, or is not known to have arrived.
+    [[nodiscard]] bool has_bulk() const;
     [[nodiscard]] bool busy(const BulkPlace& place) const;
     [[nodiscard]] std::size_t busy_places() const;
     std::optional<Pacer::Sample> ask_connections(std::chrono::nanoseconds elapsed);

@@ -263,15 +263,17 @@ awaitable<Result<void>> LinksState::install(Greeted greeted, StreamPtr stream, b
     link->address = std::move(address);
     link->control = std::move(stream);
     links[greeted.peer] = link;
-    // Nobody needs to know that one connection took the place of another.
-    const bool known = replaced != nullptr || orphans.erase(greeted.peer) > 0;
+    // Nobody needs to know that one connection took the place of another, unless bulk data was lost with it.
+    const bool lost_bulk = replaced != nullptr && replaced->has_bulk();
+    const bool known = (replaced != nullptr && !lost_bulk) || orphans.erase(greeted.peer) > 0;
     if (replaced) {
         link->outgoing = std::move(replaced->outgoing);
         link->outgoing_bytes = replaced->outgoing_bytes;
         replaced->end("replaced");
     }
     link->start();
-    if (!known) events.link_up(greeted.peer);
+    if (lost_bulk) events.link_closed(greeted.peer, "another connection took its place");
+    if (!known && !link->ended) events.link_up(greeted.peer);
     co_return Result<void>{};
 }
 
