@@ -23,9 +23,9 @@ Result<Table> compare_with_gloo(bool quick, std::vector<Figure>& figures) {
         for (const unsigned processes : {2U, 4U}) {
             for (const bool large : {true, false}) {
                 const std::size_t bytes = large ? 64 << 20 : 4 << 10;
-                const unsigned rounds = large ? (quick ? 3 : 7) : (quick ? 5 : 15);
+                const unsigned rounds = large ? (quick ? 3 : 7) : (quick ? 7 : 25);
                 const AllReduceFigures seen =
-                    compare_all_reduce(processes, bytes / sizeof(float), tls, rounds, large ? 4 : 500);
+                    compare_all_reduce(processes, bytes / sizeof(float), tls, rounds, large ? 4 : 100);
                 const std::string size = large ? "64mb" : "4kb";
                 const double ratio = seen.gloo_s / seen.chaos_s;
                 const int digits = large ? 1 : 3;

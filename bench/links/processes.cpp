@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
@@ -58,6 +59,7 @@ std::vector<double> run_together(unsigned processes,
             running.push_back(child);
             continue;
         }
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody stays behind when the benchmark is stopped
         const std::vector<double> figures = part(meeting, number);
         CHAOS_ASSERT(figures.size() <= Meeting::max_figures);
         if (number == 0) {
