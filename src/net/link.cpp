@@ -290,7 +290,8 @@ void Link::queue_bulk(BulkFrame frame, std::uint32_t lane) {
         place.waiting[kind].push_back(std::move(frame));
         place.wake.cancel();
     }
-    if (pacing) return;
+    // Within one machine a round trip tells how busy the processes are, not the line.
+    if (pacing || (control->within_machine() && state.options.max_send_bytes_per_s == 0)) return;
     pacing = true;
     asio::co_spawn(state.loop, keep_pace(), asio::detached);
 }

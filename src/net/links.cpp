@@ -113,10 +113,8 @@ wire::Control LinksState::hello(wire::Hello::Purpose purpose, std::uint32_t plac
 void LinksState::prepare_bulk(Stream& stream) const {
     const int socket = stream.socket().native_handle();
     set_unsent_bytes(socket, most_unsent_bytes);
-    // Within one machine there is no bottleneck, and what keeps queues short would cost a fifth of the time.
-    boost::system::error_code gone;
-    if (!stream.socket().remote_endpoint(gone).address().is_loopback())
-        set_congestion_control(socket, options.bulk_congestion_control);
+    // Within one machine, what keeps queues short would cost a fifth of the time.
+    if (!stream.within_machine()) set_congestion_control(socket, options.bulk_congestion_control);
 }
 
 awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {

@@ -11,7 +11,8 @@
 // they break. When the control connection ends, the link ends.
 //
 // Bulk data is paced (pacing.h), so that urgent messages do not wait in the queue of a slow line; a node may also be
-// told how much it may send in all. Gradients leave before state, which keeps a share of its own.
+// told how much it may send in all. (Within one machine there is no line to be careful of, and nothing is paced unless
+// the node is told to.) Gradients leave before state, which keeps a share of its own.
 //
 // Everything is called, and calls back, in the loop's thread. Nothing here grows without a limit, whatever a peer does:
 // strangers are few and have little time, frames and queues are bounded, and a peer that does not read is dropped. Nor

@@ -100,6 +100,8 @@ Stream::Stream(tcp::socket socket, const Tls* tls, bool dialled)
     : socket_(std::move(socket)), records_(std::make_unique<Records>()), session_(nullptr, [](ssl_st*) {}) {
     socket_.non_blocking(true);
     socket_.set_option(tcp::no_delay(true));
+    boost::system::error_code gone;
+    within_machine_ = socket_.remote_endpoint(gone).address().is_loopback();
     if (tls == nullptr) return;
     records_->received = std::make_unique_for_overwrite<std::byte[]>(gather_bytes);
     session_ = tls->session(dialled);

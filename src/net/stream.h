@@ -51,6 +51,8 @@ public:
     // Whatever is awaited ends with an error.
     void close();
     [[nodiscard]] tcp::socket& socket() { return socket_; }
+    // The other end is on this machine: there is no line between, and no queue in front of one.
+    [[nodiscard]] bool within_machine() const { return within_machine_; }
 
 private:
     struct Records;  // what OpenSSL reads from and writes to
@@ -74,6 +76,7 @@ private:
     awaitable<Result<void>> write_plain(std::span<const std::byte> head, std::span<const std::byte> body);
 
     tcp::socket socket_;
+    bool within_machine_ = false;
     std::unique_ptr<Records> records_;
     std::unique_ptr<ssl_st, void (*)(ssl_st*)> session_;
     std::uint32_t own_messages_ = 0;  // of TLS, since the last data; it must not move
