@@ -149,15 +149,15 @@ double int8_bytes_ratio(std::size_t floats) {
         std::vector<float> input(floats);
         for (std::size_t i = 0; i < floats; ++i) input[i] = summand(number, i);
         std::vector<std::vector<float>> outputs(2, std::vector<float>(floats));
-        std::vector<double> sent{0};
+        std::vector<double> received{0};  // all of it, once the result is there
         for (const auto encoding : {collective::Encoding::fp32, collective::Encoding::int8}) {
             (void)peer.plan(2, floats, encoding);
-            peer.all_reduce(input, outputs[sent.size() % 2]);
+            peer.all_reduce(input, outputs[received.size() % 2]);
             meeting.wait([&] { peer.run_briefly(); });
-            sent.push_back(static_cast<double>(peer.links.figures(id_of(1 - number)).bulk_sent_bytes));
+            received.push_back(static_cast<double>(peer.links.figures(id_of(1 - number)).bulk_received_bytes));
         }
         part(peer, meeting);
-        return std::vector<double>{sent[1] / (sent[2] - sent[1])};
+        return std::vector<double>{received[1] / (received[2] - received[1])};
     });
     return seen[0];
 }

@@ -17,7 +17,7 @@ struct AllReduceFigures {
 [[nodiscard]] AllReduceFigures compare_all_reduce(unsigned processes, std::size_t floats, bool tls, unsigned rounds,
                                                   unsigned repeats);
 
-// Bytes that leave one process in an all-reduce as fp32, divided by those as int8.
+// Bytes that reach one process in an all-reduce as fp32, divided by those as int8.
 [[nodiscard]] double int8_bytes_ratio(std::size_t floats);
 
 }  // namespace chaos::bench
