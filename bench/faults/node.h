@@ -3,6 +3,7 @@
 //   applied STEP LINEAGE AT        a step is applied; the state's lineage then; nanoseconds of the machine's clock
 //   view EPOCH AT                  a view was adopted
 //   down AT                        a link is gone
+//   wrong STEP                     a result was not what it must be
 //   note TEXT
 #pragma once
 

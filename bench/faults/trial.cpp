@@ -39,6 +39,7 @@ struct Story {
     std::map<std::uint64_t, Step> steps;
     std::vector<std::pair<std::uint64_t, long long>> views;
     std::vector<long long> downs;
+    bool wrong = false;
 
     explicit Story(const std::string& text) {
         std::istringstream lines(text.substr(0, text.rfind('\n') + 1));
@@ -54,6 +55,8 @@ struct Story {
             } else if (kind == "view") {
                 auto& [epoch, at] = views.emplace_back();
                 words >> epoch >> at;
+            } else if (kind == "wrong") {
+                wrong = true;
             } else if (kind == "down") {
                 words >> downs.emplace_back();
             }
@@ -191,13 +194,16 @@ private:
         return {};
     }
 
-    // Every step that two survivors applied led them to the same state. (Whether its sum is right, each checks.)
+    // Every step that two survivors applied led them to the same state, by a sum that each found right.
     Result<void> agree() const {
         std::map<std::uint64_t, std::string> lineages;
-        for (const unsigned number : survivors())
-            for (const auto& [step, applied] : story(number).steps)
+        for (const unsigned number : survivors()) {
+            const Story told = story(number);
+            if (told.wrong) return Error{"a sum is wrong"};
+            for (const auto& [step, applied] : told.steps)
                 if (lineages.emplace(step, applied.lineage).first->second != applied.lineage)
                     return Error{"survivors differ after step " + std::to_string(step)};
+        }
         return {};
     }
 

@@ -11,7 +11,7 @@
 namespace chaos::elastic {
 namespace {
 
-constexpr std::chrono::milliseconds transfer_patience{500};  // without a byte; then another holder is asked
+constexpr std::chrono::seconds transfer_patience{3};  // without a piece; then another holder is asked
 
 std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
     std::vector<std::uint8_t> bytes(message.ByteSizeLong());
@@ -81,7 +81,6 @@ void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage) {
     lineage_ = lineage;
     held_ = {};
     kept_.reset();
-    taking_.reset();
 }
 
 // ---- what the core orders
@@ -90,7 +89,7 @@ void Steps::start_step(std::uint64_t step, const ViewPtr& view) {
     CHAOS_ASSERT(step == committed_);
     stop_step();
     SchedulePtr schedule = schedule_of(view);
-    if (schedule == nullptr) return;
+    if (schedule == nullptr) return member_->tell(cluster::StepFailed{.step = step, .view = view->name});
     order_ = Order{.step = step, .view = view, .schedule = std::move(schedule), .share = {}, .output = nullptr};
     for (const cluster::Share& share : cluster::shares_of(*view, step))
         if (share.node == member_->id()) order_->share = share.ranges;
@@ -99,7 +98,7 @@ void Steps::start_step(std::uint64_t step, const ViewPtr& view) {
 
 void Steps::stop_step() {
     order_.reset();
-    taking_.reset();
+    stop_taking();
     abandoning_ = true;
     engine_.abandon();
     abandoning_ = false;
@@ -127,7 +126,7 @@ void Steps::link_up(NodeId peer) {
 
 void Steps::link_down(NodeId peer) {
     engine_.peer_lost(peer);
-    if (taking_ && !taking_->bytes && taking_->holders[taking_->turn % taking_->holders.size()] == peer) ask_next();
+    if (taking_ && !taking_->bytes && taking_->holder == peer) ask_next();
 }
 
 // ---- one thing after the other
@@ -175,7 +174,9 @@ void Steps::begin_exchange() {
     const auto begun =
         engine_.begin({.epoch = order_->view->epoch, .step = order_->step}, order_->schedule,
                       {.input = *held_.gradient, .output = *order_->output, .residual = {}, .owner = owner});
-    if (!begun) callbacks_.note("cannot begin the all-reduce: " + begun.error().message);
+    if (begun) return;
+    callbacks_.note("cannot begin the all-reduce: " + begun.error().message);
+    member_->tell(cluster::StepFailed{.step = order_->step, .view = order_->view->name});
 }
 
 void Steps::ended(collective::ExchangeId id, const collective::Outcome& outcome) {
@@ -194,7 +195,7 @@ void Steps::ended(collective::ExchangeId id, const collective::Outcome& outcome)
 void Steps::commit(Kept result) {
     kept_ = std::move(result);
     order_.reset();
-    taking_.reset();
+    stop_taking();
     const std::uint64_t step = committed_++;
     member_->tell(cluster::Applied{step});
     advance();
@@ -227,12 +228,19 @@ void Steps::run(std::function<void()> work, std::function<void()> then) {
 
 // ---- results that are taken, and given
 
+void Steps::stop_taking() {
+    if (taking_) transfers_.forget(taking_->transfer);
+    taking_.reset();
+}
+
 void Steps::ask_next() {
     Taking& taking = *taking_;
     transfers_.forget(taking.transfer);
     const NodeId holder = taking.holders[++taking.turn % taking.holders.size()];
+    taking.holder = holder;
     taking.progress = 0;
     taking.answered = false;
+    taking.bytes.reset();
     taking.transfer =
         transfers_.expect(holder, taking.schedule->result_bytes, [this](const Transfers::Arrived& arrived) {
             taking_->bytes = arrived;
@@ -297,13 +305,14 @@ Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
         give_result(from, message.result_ask().step(), message.result_ask().transfer());
     } else if (message.has_result_answer()) {
         const wire::ResultAnswer& answer = message.result_answer();
-        if (!taking_ || taking_->transfer != answer.transfer()) return {};
+        if (!taking_ || taking_->transfer != answer.transfer() || taking_->holder != from) return {};
         const bool fits =
             !answer.absent() && same(answer.view(), taking_->view->name) && same(answer.lineage(), lineage_);
         if (!fits) {
             callbacks_.note(cluster::brief(from) + " has no result of step " + std::to_string(taking_->step) +
                             " that fits here");
-            return {};  // and nothing comes: the next one is asked
+            transfers_.forget(taking_->transfer);
+            return {};  // the next one is asked when the patience ends
         }
         taking_->answered = true;
         advance();

@@ -104,6 +104,7 @@ private:
         std::uint64_t step = 0;
         std::vector<NodeId> holders;
         std::size_t turn = 0;
+        NodeId holder;  // whose turn it is
         std::uint64_t transfer = 0;
         std::size_t progress = 0;
         bool answered = false;
@@ -119,6 +120,7 @@ private:
     void run(std::function<void()> work, std::function<void()> then);
     void ended(collective::ExchangeId id, const collective::Outcome& outcome);
     void commit(Kept result);
+    void stop_taking();
     void ask_next();
     void watch_transfer();
     void taken();

@@ -27,7 +27,7 @@ void Transfers::forget(std::uint64_t number) {
 }
 
 bool Transfers::send(NodeId to, net::BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
-                     std::shared_ptr<const void> owner) {
+                     const std::shared_ptr<const void>& owner) {
     for (std::size_t first = 0; first < bytes.size(); first += piece_bytes) {
         const std::span<const std::byte> piece = bytes.subspan(first, std::min(piece_bytes, bytes.size() - first));
         const net::BulkHead head{.kind = kind,

@@ -37,7 +37,7 @@ public:
 
     // False: there is no link.
     bool send(NodeId to, net::BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
-              std::shared_ptr<const void> owner);
+              const std::shared_ptr<const void>& owner);
 
     Place place_for(NodeId from, const net::BulkHead& head) override;
     void arrived(NodeId from, const net::BulkHead& head) override;

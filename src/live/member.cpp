@@ -105,6 +105,7 @@ void Member::contact(std::size_t number) {
 void Member::stop() {
     if (stopped_) return;
     stopped_ = true;
+    *runs_ = false;
     tick_.cancel();
     watch_.stop();
     for (Contact& contact : contacts_) contact.timer->cancel();
@@ -142,8 +143,8 @@ void Member::schedule_tick() {
     const cluster::Nanoseconds at = core_->wake_at();
     if (at == std::numeric_limits<cluster::Nanoseconds>::max()) return;
     tick_.expires_at(std::chrono::steady_clock::time_point(std::chrono::nanoseconds(at)));
-    tick_.async_wait([this](boost::system::error_code cancelled) {
-        if (!cancelled && !stopped_) tell(cluster::Tick{});
+    tick_.async_wait([this, runs = runs_](boost::system::error_code cancelled) {
+        if (!cancelled && *runs) tell(cluster::Tick{});
     });
 }
 
@@ -178,8 +179,8 @@ void Member::dial_failed(NodeId peer, const std::string& address, const std::str
         worker_.note("cannot join by " + address + ": " + why);
         unreached.timer->expires_after(unreached.pause);
         unreached.pause = std::min(2 * unreached.pause, longest_pause);
-        unreached.timer->async_wait([this, number](boost::system::error_code cancelled) {
-            if (!cancelled && !stopped_) contact(number);
+        unreached.timer->async_wait([this, number, runs = runs_](boost::system::error_code cancelled) {
+            if (!cancelled && *runs) contact(number);
         });
     }
 }

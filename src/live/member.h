@@ -125,6 +125,8 @@ private:
     std::vector<Contact> contacts_;
     bool draining_ = false;
     bool stopped_ = false;
+    // Likewise, for timers that have expired by then, when this object may be gone.
+    std::shared_ptr<bool> runs_ = std::make_shared<bool>(true);
     std::uint64_t stable_ = 0;
     net::Links links_;
     Watch watch_;

@@ -21,14 +21,15 @@ Watch::Watch(net::asio::io_context& loop, net::Links& links, Callbacks callbacks
 
 void Watch::start() {
     tick_.expires_after(look_every);
-    tick_.async_wait([this](boost::system::error_code cancelled) {
-        if (cancelled) return;
+    tick_.async_wait([this, runs = runs_](boost::system::error_code cancelled) {
+        if (cancelled || !*runs) return;
         look();
-        start();
+        if (*runs) start();
     });
 }
 
 void Watch::stop() {
+    *runs_ = false;
     tick_.cancel();
     probing_.cancel();
 }
@@ -55,13 +56,16 @@ void Watch::probe(const std::shared_ptr<Probe>& probe) {
     static const auto nothing = std::make_shared<const std::vector<std::byte>>(frame_bytes);
     probe_runs_ = links_.linked(probe->peer) && net::Clock::now() < probe->until;
     if (!probe_runs_) return;
-    const std::uint64_t sent = links_.figures(probe->peer).bulk_sent_bytes - probe->sent_before;
+    const std::uint64_t sent_now = links_.figures(probe->peer).bulk_sent_bytes;
+    probe_runs_ = sent_now >= probe->sent_before;  // else another link took its place
+    if (!probe_runs_) return;
+    const std::uint64_t sent = sent_now - probe->sent_before;
     for (; probe->queued < sent + probe_ahead_bytes; probe->queued += frame_bytes)
         (void)links_.send_bulk(probe->peer, {.kind = net::BulkKind::state, .bytes = frame_bytes}, *nothing,
                                net::any_lane, nothing);
     probing_.expires_after(probe_tick);
-    probing_.async_wait([this, probe](boost::system::error_code cancelled) {
-        if (!cancelled) this->probe(probe);
+    probing_.async_wait([this, probe, runs = runs_](boost::system::error_code cancelled) {
+        if (!cancelled && *runs) this->probe(probe);
     });
 }
 

@@ -45,6 +45,8 @@ private:
     net::asio::steady_timer probing_;
     std::map<NodeId, Watched> watched_;
     bool probe_runs_ = false;  // one at a time: two would measure each other
+    // False once it has stopped; timers that have expired by then look at it.
+    std::shared_ptr<bool> runs_ = std::make_shared<bool>(true);
 };
 
 }  // namespace chaos::live

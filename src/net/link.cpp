@@ -49,12 +49,16 @@ Link::Link(LinksState& links, NodeId other)
       state(links),
       peer(other),
       wake(links.loop),
+      closing_limit(links.loop),
       allowance(links.options.control_per_s, links.options.control_at_once, Allowance::Clock::now()) {}
 
 void Link::start() {
     for (std::uint32_t place = 0; place < state.options.bulk_connections + 1; ++place)
         places.push_back(std::make_unique<BulkPlace>(state.loop));
-    asio::co_spawn(state.loop, read_control(control), asio::detached);
+    // Not at once: that the link is up is told before what comes over it.
+    asio::post(state.loop, [self = shared_from_this()] {
+        asio::co_spawn(self->state.loop, self->read_control(self->control), asio::detached);
+    });
     asio::co_spawn(state.loop, write_control(control), asio::detached);
     if (!dialled) return;
     for (std::uint32_t place = 0; place < places.size(); ++place)
@@ -96,6 +100,8 @@ void Link::end(const std::string& why) {
     const std::shared_ptr<Link> keep = shared_from_this();
     control->close();
     wake.cancel();
+    closing_limit.cancel();
+    state.closing.erase(keep);
     for (const auto& place : places) {
         if (place->stream) place->stream->close();
         place->wake.cancel();
@@ -105,7 +111,7 @@ void Link::end(const std::string& why) {
     const bool ours = known != state.links.end() && known->second == keep;
     if (ours) state.links.erase(known);
     if (!ours || closing || state.stopped) return;
-    if (state.dialling.contains(peer) && state.self < peer) {
+    if (state.dialling.contains(peer) && state.self < peer && !has_bulk()) {
         state.orphans.insert(peer);
         return;
     }
@@ -189,6 +195,7 @@ awaitable<bool> Link::hold_back(Allowance::Clock::duration pause) {
 Result<double> Link::handle(std::span<const std::byte> frame) {
     constexpr double next_to_nothing = 1.0 / 16;  // it costs us little, and a fast link has many
     const double all = 1 + static_cast<double>(frame.size()) / counted_bytes;
+    if (closing || state.stopped) return all;  // nobody hears it any more
     ++figures.control_received;
     wire::Control message;
     if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size())))
@@ -219,6 +226,7 @@ Result<double> Link::handle(std::span<const std::byte> frame) {
                 return Error{"it speaks of a connection that does not exist"};
             BulkPlace& place = *places[message.arrived().place()];
             const std::uint64_t frames = message.arrived().frames();
+            if (frames <= place.confirmed) return next_to_nothing;  // a fresh connection's greeting told it before
             if (!plausible(message.arrived().place(), frames))
                 return Error{"it says that more has arrived than was sent"};
             for (; place.confirmed < frames; ++place.confirmed) place.unconfirmed.pop_front();
@@ -249,6 +257,7 @@ void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     }
     if (place.stream) place.stream->close();
     place.stream = stream;
+    place.may_read.cancel();
     place.writing = place.idle = false;
     place.delivered_bytes = 0;
     place.bytes_per_s = 0.0;
@@ -464,11 +473,13 @@ void LinksState::share_limits() {
 }
 
 awaitable<Result<void>> Link::take_payload(BulkPlace& at, Stream& stream, const BulkHead& head) {
-    while (!ended) {
+    while (!ended && !closing && !state.stopped && at.stream.get() == &stream) {
         const BulkReceiver::Place place = state.receiver.place_for(peer, head);
         switch (place.kind) {
             case BulkReceiver::Place::Kind::here: {
+                const auto begun = Clock::now();
                 Result<void> read = co_await stream.read(place.at);
+                meter.arrived(read ? head.bytes : 0, begun, Clock::now());
                 if (state.stopped) co_return Error{"this node stops"};  // and its receiver may be gone
                 if (read) {
                     state.receiver.arrived(peer, head);
@@ -479,12 +490,14 @@ awaitable<Result<void>> Link::take_payload(BulkPlace& at, Stream& stream, const 
             }
             case BulkReceiver::Place::Kind::skip: {
                 std::array<std::byte, 16 << 10> nowhere;
+                const auto begun = Clock::now();
                 for (std::size_t left = head.bytes; left > 0;) {
                     const Result<std::size_t> got =
                         co_await stream.read_some(std::span(nowhere).first(std::min(left, nowhere.size())));
                     if (!got) co_return got.error();
                     left -= *got;
                 }
+                meter.arrived(head.bytes, begun, Clock::now());
                 co_return Result<void>{};
             }
             case BulkReceiver::Place::Kind::wait:
@@ -506,9 +519,8 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
             ++state.counters.malformed;
             co_return end(head.error().message);
         }
-        const auto begun = Clock::now();
         if (const Result<void> taken = co_await take_payload(place, *stream, *head); !taken) break;
-        meter.arrived(head->bytes, begun, Clock::now());
+        if (ended || place.stream != stream) co_return;
         figures.bulk_received_bytes += head->bytes;
         bulk_arrived(number, head->bytes);
     }

@@ -1,4 +1,4 @@
-// The inside of a link, and of Links; only link.cpp, dialling.cpp and links.cpp include it.
+// The inside of a link, and of Links; only link.cpp and links.cpp include it.
 #pragma once
 
 #include "net/allowance.h"
@@ -65,7 +65,8 @@ struct Link : std::enable_shared_from_this<Link> {
     std::deque<std::vector<std::byte>> outgoing;  // control frames
     std::size_t outgoing_bytes = 0;
     asio::steady_timer wake;  // the writer of control frames sleeps on it
-    bool idle = false;        // nothing is being written, nor waits: what is short may leave at once
+    asio::steady_timer closing_limit;
+    bool idle = false;  // nothing is being written, nor waits: what is short may leave at once
     std::vector<std::unique_ptr<BulkPlace>> places;  // the last is for results alone
     BulkQueues waiting;                              // for the first place that is free
     // What state may send before gradients do: grows with what they send.
@@ -137,6 +138,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     NodeId self;
     std::uint64_t instance = 0;
     std::map<NodeId, std::shared_ptr<Link>> links;
+    std::set<std::shared_ptr<Link>> closing;  // on purpose, once what was sent before has left
     std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
     std::set<StreamPtr> strangers;
     std::map<NodeId, int> dialling;

@@ -253,6 +253,7 @@ awaitable<Result<void>> LinksState::install(Greeted greeted, StreamPtr stream, b
         const Result<void> sent = co_await stream->write(answer, {});
         if (!sent) co_return sent.error();
     }
+    if (replaced && replaced->ended) replaced.reset();  // while we waited
     if (stopped || (links.contains(greeted.peer) && links[greeted.peer] != replaced))
         co_return Error{"there is a link already"};
     auto link = std::make_shared<Link>(*this, greeted.peer);
@@ -286,12 +287,14 @@ awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
     if (unknown) co_return Error{"cannot resolve " + address->host + ": " + unknown.message()};
     tcp::socket socket(loop);
     asio::steady_timer limit(loop, options.handshake_limit);
-    limit.async_wait([&socket](boost::system::error_code cancelled) {
+    const auto waiting = std::make_shared<bool>(true);  // the timer may have expired when it is cancelled
+    limit.async_wait([&socket, waiting](boost::system::error_code cancelled) {
         boost::system::error_code ignored;
-        if (!cancelled) (void)socket.close(ignored);
+        if (!cancelled && *waiting) (void)socket.close(ignored);
     });
     const auto [problem, endpoint] =
         co_await asio::async_connect(socket, endpoints, asio::as_tuple(asio::use_awaitable));
+    *waiting = false;
     limit.cancel();
     if (problem || !socket.is_open())
         co_return Error{"cannot connect to " + text + ": " + (problem ? problem.message() : "it takes too long")};
@@ -429,8 +432,15 @@ void Links::close(NodeId peer) {
     if (link == state_->links.end()) return;
     const std::shared_ptr<Link> closing = link->second;
     state_->links.erase(link);
+    state_->orphans.erase(peer);
+    state_->closing.insert(closing);
     closing->closing = true;
     closing->wake.cancel();
+    // Whoever does not read cannot hold it open.
+    closing->closing_limit.expires_after(state_->options.handshake_limit);
+    closing->closing_limit.async_wait([closing](boost::system::error_code cancelled) {
+        if (!cancelled) closing->end("closed");
+    });
 }
 
 void Links::stop() {
@@ -438,6 +448,10 @@ void Links::stop() {
     for (const auto& acceptor : state_->acceptors) acceptor->close();
     for (const StreamPtr& stranger : state_->strangers) stranger->close();
     while (!state_->links.empty()) state_->links.begin()->second->end("this node stops");
+    while (!state_->closing.empty()) {
+        const std::shared_ptr<Link> link = *state_->closing.begin();
+        link->end("this node stops");
+    }
 }
 
 bool Links::linked(NodeId peer) const {

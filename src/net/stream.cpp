@@ -200,6 +200,7 @@ awaitable<Result<Proven>> Stream::handshake() {
 }
 
 Result<std::size_t> Stream::open(std::span<std::byte> into) {
+    if (!socket_.is_open()) return Error{"this end closed the connection"};  // and `into` may be gone
     forget_errors();
     std::size_t got = 0;
     const int done = SSL_read_ex(session_.get(), into.data(), into.size(), &got);
