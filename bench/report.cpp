@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace chaos::bench {
@@ -34,6 +35,24 @@ std::vector<std::size_t> widths_of(const Table& table) {
 double load_average() {
     double load = 0.0;
     return ::getloadavg(&load, 1) == 1 ? load : 0.0;
+}
+
+MachineUse::Ticks MachineUse::now() {
+    std::ifstream file("/proc/stat");
+    std::string word;
+    file >> word;
+    Ticks ticks;
+    double value = 0.0;
+    for (int i = 0; i < 8 && file >> value; ++i) {
+        ticks.all += value;
+        if (i != 3 && i != 4) ticks.busy += value;  // idle, waiting for disks
+    }
+    return ticks;
+}
+
+double MachineUse::share() const {
+    const Ticks after = now();
+    return after.all > before_.all ? (after.busy - before_.busy) / (after.all - before_.all) : 0.0;
 }
 
 double median(std::vector<double> values) {

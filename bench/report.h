@@ -23,6 +23,21 @@ struct Figure {
 // The 1-minute load average. Taken before a benchmark starts, it tells how busy others kept the machine.
 [[nodiscard]] double load_average();
 
+// The share of all cores that was busy since the object was made.
+class MachineUse {
+public:
+    MachineUse() : before_(now()) {}
+    [[nodiscard]] double share() const;
+
+private:
+    struct Ticks {
+        double busy = 0.0;
+        double all = 0.0;
+    };
+    static Ticks now();
+    Ticks before_;
+};
+
 [[nodiscard]] double median(std::vector<double> values);
 
 // "12.3": as many digits behind the point as asked for.

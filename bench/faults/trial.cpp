@@ -1,8 +1,8 @@
 #include "trial.h"
 
 #include "base/random.h"
+#include "temporary_folder.h"
 
-#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -77,17 +77,9 @@ struct Story {
 class Trial {
 public:
     Trial(Testbed& box, FaultKind kind, std::uint64_t seed) : box_(box), kind_(kind), seed_(seed) {
-        std::string name = (fs::temp_directory_path() / "chaos-faults-XXXXXX").string();
-        CHAOS_ASSERT(::mkdtemp(name.data()) != nullptr);
-        folder_ = name;
         victim_ = static_cast<unsigned>(random_bits(seed, 1, 0) % nodes_per_trial);
         witness_ =
             (victim_ + 1 + static_cast<unsigned>(random_bits(seed, 2, 0) % (nodes_per_trial - 1))) % nodes_per_trial;
-    }
-    ~Trial() {
-        nodes_.clear();
-        std::error_code ignored;
-        fs::remove_all(folder_, ignored);
     }
     Trial(const Trial&) = delete;
     Trial& operator=(const Trial&) = delete;
@@ -223,7 +215,7 @@ private:
     Testbed& box_;
     FaultKind kind_;
     std::uint64_t seed_;
-    fs::path folder_;
+    test::TemporaryFolder folder_;  // outlives the nodes
     unsigned victim_ = 0;
     unsigned witness_ = 0;
     std::vector<Process> nodes_;

@@ -3,6 +3,7 @@
 #include "peer.h"
 #include "processes.h"
 #include "report.h"
+#include "temporary_folder.h"
 
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -20,23 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-// A folder for Gloo's processes to find each other in.
-class Folder {
-public:
-    Folder() {
-        std::string name = (fs::temp_directory_path() / "chaos-bench-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) give_up("cannot make a folder " + name);
-        path_ = name;
-    }
-    ~Folder() { fs::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    [[nodiscard]] const fs::path& path() const { return path_; }
-
-private:
-    fs::path path_;
-};
 
 // Whole numbers, small enough that every order of addition gives the same bits.
 float summand(unsigned number, std::size_t i) {
@@ -133,7 +117,7 @@ std::vector<double> take_part(Meeting& meeting, const fs::path& folder, unsigned
 
 AllReduceFigures compare_all_reduce(unsigned processes, std::size_t floats, bool tls, unsigned rounds,
                                     unsigned repeats) {
-    const Folder folder;
+    const test::TemporaryFolder folder;  // for Gloo's processes to find each other in
     const std::vector<double> seen = run_together(processes, [&](Meeting& meeting, unsigned number) {
         return take_part(meeting, folder.path(), number, processes, floats, tls, rounds, repeats);
     });

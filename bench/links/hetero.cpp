@@ -1,7 +1,7 @@
 #include "hetero.h"
 
 #include "hosts.h"
-#include "station.h"
+#include "peer.h"
 
 #include "base/random.h"
 
@@ -97,13 +97,13 @@ plan::SyncPlan random_tree(const plan::SyncRequest& request, std::uint64_t seed)
 // everybody had the result, and the share of the machine that was busy.
 int reduce(unsigned number, std::uint64_t seed, std::uint64_t bytes, unsigned rounds,
            const std::vector<std::string>& addresses) {
-    Station station(number, connections);
-    station.listen(addresses[number] + ":" + std::to_string(host_port));
+    Peer peer(number, false, connections);
+    (void)peer.listen(addresses[number] + ":" + std::to_string(host_port));
     std::printf("listening\n");
     std::fflush(stdout);
     for (unsigned other = 0; other < number; ++other)
-        station.connect(other, addresses[other] + ":" + std::to_string(host_port));
-    station.await_links(hosts - 1);
+        peer.connect(other, addresses[other] + ":" + std::to_string(host_port));
+    peer.await_links(hosts - 1);
 
     const plan::SyncRequest request = request_of(seed, bytes);
     const Result<plan::SyncPlan> planned = plan::plan_sync(request);
@@ -123,17 +123,17 @@ int reduce(unsigned number, std::uint64_t seed, std::uint64_t bytes, unsigned ro
     std::vector<std::vector<float>> outputs(2, std::vector<float>(input.size()));  // what is sent stays for one step
     std::size_t turn = 0;
     const auto once = [&](const Contender& contender) {
-        station.follow(contender.plan, hosts, request);
-        station.barrier(hosts);
+        peer.follow(contender.plan, hosts, request);
+        peer.barrier(hosts);
         const MachineUse use;
         const auto begun = Clock::now();
-        for (unsigned i = 0; i < contender.repeats; ++i) station.all_reduce(input, outputs[turn++ % 2]);
-        station.barrier(hosts);
+        for (unsigned i = 0; i < contender.repeats; ++i) peer.all_reduce(input, outputs[turn++ % 2]);
+        peer.barrier(hosts);
         const double seconds = std::chrono::duration<double>(Clock::now() - begun).count() / contender.repeats;
         if (number == 0) std::printf("%s %.6f %.3f\n", contender.name.c_str(), seconds, use.share());
     };
-    station.follow(*planned, hosts, request);
-    station.all_reduce(input, outputs[turn++ % 2]);  // warms up
+    peer.follow(*planned, hosts, request);
+    peer.all_reduce(input, outputs[turn++ % 2]);  // warms up
     for (unsigned round = 0; round < rounds; ++round)
         for (const Contender& contender : contenders) once(contender);
     const auto expected = static_cast<float>(hosts * (hosts + 1) / 2);
@@ -143,7 +143,7 @@ int reduce(unsigned number, std::uint64_t seed, std::uint64_t bytes, unsigned ro
             return 1;
         }
     }
-    station.finish(hosts);
+    peer.finish(hosts);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// What benchmarks in the testbed share: processes that are this program again, the machine's load.
+// What benchmarks in the testbed share: processes that are this program again.
 #pragma once
 
 #include "base/result.h"
@@ -18,20 +18,5 @@ inline constexpr std::uint16_t host_port = 4000;
 
 // Waits for its end: what it printed, or an error with what it complained about.
 [[nodiscard]] Result<std::string> output_of(testbed::Process& process);
-
-// The share of all cores that was busy since the object was made.
-class MachineUse {
-public:
-    MachineUse() : before_(now()) {}
-    [[nodiscard]] double share() const;
-
-private:
-    struct Ticks {
-        double busy = 0.0;
-        double all = 0.0;
-    };
-    static Ticks now();
-    Ticks before_;
-};
 
 }  // namespace chaos::bench

@@ -10,10 +10,7 @@ namespace {
 constexpr std::uint64_t loopback_bytes_per_s = 2'000'000'000;
 constexpr std::uint64_t loopback_delay_ns = 20'000;
 
-const net::SecretKey& institution() {
-    static const net::SecretKey key = net::SecretKey::from_seed(net::Seed{0xc4});
-    return key;
-}
+constexpr std::uint8_t here[] = {1};  // what peers say at barriers
 
 net::LinkOptions options_of(NodeId id, bool in_the_clear, std::uint32_t bulk_connections) {
     net::LinkOptions options;
@@ -25,20 +22,9 @@ net::LinkOptions options_of(NodeId id, bool in_the_clear, std::uint32_t bulk_con
 
 }  // namespace
 
-net::SecretKey key_of(unsigned number) {
-    return net::SecretKey::from_seed(net::Seed{1, static_cast<std::uint8_t>(number)});
-}
-
-NodeId id_of(unsigned number) {
-    return net::node_id(key_of(number).public_key());
-}
-
-net::Credential credential_of(unsigned number) {
-    return net::vouch_for(institution(), key_of(number).public_key(), 4'000'000'000);
-}
-
 Peer::Peer(unsigned number, bool in_the_clear, std::uint32_t bulk_connections, net::BulkReceiver* receiver)
-    : id_(id_of(number)),
+    : number_(number),
+      id_(id_of(number)),
       engine_(transport_, {.ended =
                                [this](collective::ExchangeId, const collective::Outcome& outcome) {
                                    if (!std::holds_alternative<collective::Complete>(outcome))
@@ -46,7 +32,7 @@ Peer::Peer(unsigned number, bool in_the_clear, std::uint32_t bulk_connections, n
                                    ended_ = true;
                                },
                            .refused = [](const collective::Refusal&) { give_up("a chunk was refused"); }}),
-      links(loop_, key_of(number), credential_of(number), options_of(id_, in_the_clear, bulk_connections), *this,
+      links(loop, key_of(number), credential_of(number), options_of(id_, in_the_clear, bulk_connections), *this,
             receiver != nullptr ? *receiver : transport_) {
     transport_.connect(links, engine_);
 }
@@ -68,14 +54,14 @@ void Peer::await_links(std::size_t count) {
 
 void Peer::run_until(const std::function<bool()>& condition) {
     while (!condition()) {
-        loop_.restart();
-        loop_.run_one();
+        loop.restart();
+        loop.run_one();
     }
 }
 
 void Peer::run_briefly() {
-    loop_.restart();
-    loop_.run_one_for(std::chrono::milliseconds(1));
+    loop.restart();
+    loop.run_one_for(std::chrono::milliseconds(1));
 }
 
 plan::SyncShape Peer::plan(unsigned count, std::size_t floats, collective::Encoding encoding) {
@@ -100,6 +86,33 @@ plan::SyncShape Peer::plan(unsigned count, std::size_t floats, collective::Encod
     return plan->shape;
 }
 
+void Peer::follow(const plan::SyncPlan& plan, unsigned count, const plan::SyncRequest& request) {
+    std::vector<NodeId> members;
+    for (unsigned i = 0; i < count; ++i) members.push_back(id_of(i));
+    auto schedule = collective::make_schedule(plan, members, id_,
+                                              {.chunk_bytes = static_cast<std::uint32_t>(request.chunk_bytes),
+                                               .window_chunks = collective::fit_window_chunks(request, plan)});
+    if (!schedule) give_up(schedule.error().message);
+    schedule_ = std::make_shared<const collective::Schedule>(std::move(*schedule));
+}
+
+void Peer::barrier(unsigned count) {
+    for (unsigned other = 0; other < count; ++other)
+        if (other != number_) links.send_work(id_of(other), here);
+    ++barriers_;
+    run_until([&] { return arrivals_ >= barriers_ * (count - 1); });
+}
+
+void Peer::finish(unsigned count) {
+    others_may_go = true;
+    if (number_ == 0) {
+        ++barriers_;
+        return run_until([&] { return arrivals_ >= barriers_ * (count - 1); });
+    }
+    links.send_work(id_of(0), here);
+    run_until([&] { return !links.linked(id_of(0)); });
+}
+
 void Peer::all_reduce(std::span<const float> input, std::span<float> output) {
     ended_ = false;
     const auto begun = engine_.begin({.epoch = 1, .step = step_++}, schedule_,
@@ -115,13 +128,16 @@ void Peer::link_up(NodeId) {
     ++links_up_;
 }
 void Peer::link_closed(NodeId, const std::string& why) {
-    give_up("a link was closed: " + why);
+    if (!others_may_go) give_up("a link was closed: " + why);
 }
 void Peer::dial_failed(NodeId, const std::string& address, const std::string& why) {
     give_up("cannot reach " + address + ": " + why);
 }
 void Peer::received(NodeId from, std::span<const std::uint8_t> message) {
     on_message(from, message);
+}
+void Peer::received_work(NodeId, std::span<const std::uint8_t>) {
+    ++arrivals_;
 }
 void Peer::turned_away(const std::string&, const std::string& why) {
     give_up("turned away: " + why);

@@ -4,6 +4,7 @@
 #include "collective/engine.h"
 #include "collective/live.h"
 #include "net/links.h"
+#include "numbered_nodes.h"
 
 #include <functional>
 #include <memory>
@@ -12,11 +13,6 @@
 namespace chaos::bench {
 
 using cluster::NodeId;
-
-// Processes of one benchmark know each other's keys beforehand: the key of number `n` is made from `n`.
-[[nodiscard]] net::SecretKey key_of(unsigned number);
-[[nodiscard]] NodeId id_of(unsigned number);
-[[nodiscard]] net::Credential credential_of(unsigned number);
 
 class Peer final : public net::LinkEvents {
 public:
@@ -29,10 +25,17 @@ public:
     void connect(unsigned number, const std::string& address);
     void await_links(std::size_t count);
 
-    // How all_reduce() sums the vectors of the peers 0 .. count - 1.
+    // How all_reduce() sums the vectors of the peers 0 .. count - 1: by a plan for one machine, or by this one, for
+    // `request`, in fp32.
     [[nodiscard]] plan::SyncShape plan(unsigned count, std::size_t floats, collective::Encoding encoding);
+    void follow(const plan::SyncPlan& plan, unsigned count, const plan::SyncRequest& request);
     // Returns when this peer has the result. Others may still need what it owes them: its loop must go on.
     void all_reduce(std::span<const float> input, std::span<float> output);
+
+    // Returns when the other `count` - 1 peers have come here too, and hence have what this one owed them.
+    void barrier(unsigned count);
+    // The last barrier: peer 0 goes when all others have come, and they when it has gone.
+    void finish(unsigned count);
 
     void run_until(const std::function<bool()>& condition);
     // For a moment, whatever there is to do.
@@ -46,11 +49,14 @@ public:
     void link_closed(NodeId peer, const std::string& why) override;
     void dial_failed(NodeId peer, const std::string& address, const std::string& why) override;
     void received(NodeId from, std::span<const std::uint8_t> message) override;
-    void received_work(NodeId, std::span<const std::uint8_t>) override {}
+    void received_work(NodeId from, std::span<const std::uint8_t> message) override;
     void turned_away(const std::string& who, const std::string& why) override;
 
+    net::asio::io_context loop{1};
+    bool others_may_go = false;  // else a link that closes ends the benchmark
+
 private:
-    net::asio::io_context loop_{1};
+    unsigned number_;
     NodeId id_;
     collective::LiveTransport transport_;
     collective::Engine engine_;
@@ -58,9 +64,11 @@ private:
     std::shared_ptr<const collective::Schedule> schedule_;
     std::uint64_t step_ = 0;
     bool ended_ = false;
+    std::uint64_t barriers_ = 0;
+    std::uint64_t arrivals_ = 0;  // of others at barriers
 
 public:
-    net::Links links;
+    net::Links links;  // last: it is the first to go
 };
 
 }  // namespace chaos::bench

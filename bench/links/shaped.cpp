@@ -1,7 +1,7 @@
 #include "shaped.h"
 
 #include "hosts.h"
-#include "station.h"
+#include "peer.h"
 
 #include <boost/asio/steady_timer.hpp>
 #include <nlohmann/json.hpp>
@@ -29,21 +29,22 @@ constexpr unsigned sender = 1;
 
 // Takes what comes; prints the rate after the warm-up, in bits per second.
 int receive(const std::string& address, std::uint32_t connections, std::chrono::seconds duration) {
-    Station station(receiver, connections);
-    station.listen(address + ":" + std::to_string(host_port));
+    Peer peer(receiver, false, connections);
+    peer.others_may_go = true;
+    (void)peer.listen(address + ":" + std::to_string(host_port));
     std::printf("listening\n");
     std::fflush(stdout);
-    station.await_links(1);
-    const NodeId from = Station::id_of(sender);
+    peer.await_links(1);
+    const NodeId from = id_of(sender);
     // Where arrived bytes stood when they first changed after the beginning and last changed before the end.
     Clock::time_point first_ever;
     Clock::time_point first;
     Clock::time_point last;
     std::uint64_t bytes_first = 0;
     std::uint64_t bytes_last = 0;
-    station.run_until([&] {
-        if (!station.links.linked(from)) return true;
-        const std::uint64_t bytes = station.links.figures(from).bulk_received_bytes;
+    peer.run_until([&] {
+        if (!peer.links.linked(from)) return true;
+        const std::uint64_t bytes = peer.links.figures(from).bulk_received_bytes;
         if (bytes == bytes_last) return false;
         const Clock::time_point now = Clock::now();
         if (bytes_last == 0) first_ever = now;
@@ -67,27 +68,27 @@ int send(const std::string& address, std::uint32_t connections, std::chrono::sec
     constexpr std::chrono::milliseconds tick_length{1};
     constexpr int ticks_per_ping = 10;
     constexpr std::uint64_t bytes_ahead = 32 << 20;
-    Station station(sender, connections);
-    station.connect(receiver, address + ":" + std::to_string(host_port));
-    const NodeId to = Station::id_of(receiver);
+    Peer peer(sender, false, connections);
+    peer.connect(receiver, address + ":" + std::to_string(host_port));
+    const NodeId to = id_of(receiver);
     const auto data = std::make_shared<const std::vector<std::byte>>(frame_bytes, std::byte{7});
     const auto begun = Clock::now();
     std::uint32_t frames = 0;
     std::vector<std::int64_t> round_trips;
     bool asked = false;
-    net::asio::steady_timer timer(station.loop);
+    net::asio::steady_timer timer(peer.loop);
     for (int tick = 0; Clock::now() < begun + 2 * warm_up + duration; ++tick) {
-        while (std::uint64_t{frames} * frame_bytes < station.links.figures(to).bulk_sent_bytes + bytes_ahead) {
+        while (std::uint64_t{frames} * frame_bytes < peer.links.figures(to).bulk_sent_bytes + bytes_ahead) {
             const net::BulkHead head{.kind = net::BulkKind::state, .bytes = frame_bytes, .fifth = frames};
-            if (!station.links.send_bulk(to, head, *data, net::any_lane, data)) return 1;
+            if (!peer.links.send_bulk(to, head, *data, net::any_lane, data)) return 1;
             ++frames;
         }
-        if (tick % ticks_per_ping == 0 && !asked && Clock::now() > begun + warm_up) asked = station.links.ping(to);
+        if (tick % ticks_per_ping == 0 && !asked && Clock::now() > begun + warm_up) asked = peer.links.ping(to);
         bool ticked = false;
         timer.expires_after(tick_length);
         timer.async_wait([&](boost::system::error_code) { ticked = true; });
-        station.run_until([&] {
-            const std::chrono::nanoseconds round_trip = station.links.figures(to).round_trip;
+        peer.run_until([&] {
+            const std::chrono::nanoseconds round_trip = peer.links.figures(to).round_trip;
             if (asked && round_trip.count() > 0) {
                 round_trips.push_back(round_trip.count());
                 asked = false;

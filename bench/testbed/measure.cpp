@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -19,25 +18,6 @@ using testbed::Link;
 using testbed::Process;
 using testbed::Spec;
 using testbed::Testbed;
-
-// Of all cores, since the machine started.
-struct Ticks {
-    double busy = 0.0;
-    double all = 0.0;
-
-    static Ticks now() {
-        std::ifstream file("/proc/stat");
-        std::string word;
-        file >> word;
-        Ticks ticks;
-        double value = 0.0;
-        for (int i = 0; i < 8 && file >> value; ++i) {
-            ticks.all += value;
-            if (i != 3 && i != 4) ticks.busy += value;  // idle, waiting for disks
-        }
-        return ticks;
-    }
-};
 
 struct Measured {
     double mbit = 0.0;         // as frames
@@ -58,14 +38,14 @@ Result<Measured> measure_rate(const Link& link, int streams, int seconds) {
     CHAOS_TRY(const Testbed box, Testbed::start(two_hosts(link)));
     CHAOS_TRY(const Process server, box.spawn("b", {"iperf3", "-s", "-1", "--forceflush"}));
     if (!server.wait_for_output("Server listening")) return Error{"iperf3 -s: " + server.out() + server.err()};
-    const Ticks before = Ticks::now();
+    const MachineUse use;
     const double cpu_before = box.relay_cpu_seconds();
     const auto start = testbed::test::Clock::now();
     CHAOS_TRY(Process client, box.spawn("a", {"iperf3", "-J", "-c", *box.address("b"), "-P", std::to_string(streams),
                                               "-t", std::to_string(seconds), "-O", std::to_string(ignored_seconds)}));
     const int code = client.wait();
     const double elapsed = std::chrono::duration<double>(testbed::test::Clock::now() - start).count();
-    const Ticks after = Ticks::now();
+    const double busy = use.share();
     const auto json = nlohmann::json::parse(client.out(), nullptr, false);
     if (code != 0 || json.is_discarded()) return Error{"iperf3 -c: " + client.out() + client.err()};
     const auto& end = json.at("end");
@@ -73,7 +53,7 @@ Result<Measured> measure_rate(const Link& link, int streams, int seconds) {
     Measured measured;
     measured.mbit = end.at("sum_received").at("bits_per_second").get<double>() * 1e-6 * 1514.0 / 1448.0;
     measured.relay_cores = (box.relay_cpu_seconds() - cpu_before) / elapsed;
-    measured.machine = (after.busy - before.busy) / (after.all - before.all);
+    measured.machine = busy;
     measured.again = end.at("sum_sent").value("retransmits", 0.0) / (bytes / 1448.0);
     return measured;
 }

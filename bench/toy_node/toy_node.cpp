@@ -12,15 +12,6 @@ namespace {
 constexpr unsigned values = 97;
 constexpr std::int64_t half = 48;
 
-const net::SecretKey& institution() {
-    static const net::SecretKey key = net::SecretKey::from_seed(net::Seed{0xc4});
-    return key;
-}
-
-net::Credential credential_of(unsigned number) {
-    return net::vouch_for(institution(), key_of(number).public_key(), 4'000'000'000);
-}
-
 cluster::Name toy_run() {
     return sha256("toy");
 }
@@ -51,14 +42,14 @@ cluster::DiskRecord prepared_vote(const ToyCluster& toy) {
     for (unsigned i = 0; i < toy.addresses.size(); ++i) {
         view->members.push_back({.id = {.node = id_of(i), .incarnation = 1},
                                  .since_epoch = i,
-                                 .institution = institution().public_key(),
+                                 .institution = bench::numbered_institution().public_key(),
                                  .standing = cluster::Standing::active,
                                  .address = toy.addresses[i]});
         for (unsigned j = 0; j < i; ++j) view->links.push_back({.id = cluster::link_between(id_of(i), id_of(j))});
     }
     std::ranges::sort(view->members, {}, [](const cluster::MemberInfo& member) { return member.id.node; });
     std::ranges::sort(view->links, {}, &cluster::LinkInfo::id);
-    view->institutions = {{.root = institution().public_key()}};
+    view->institutions = {{.root = bench::numbered_institution().public_key()}};
     cluster::complete(*view);
     cluster::DiskRecord record;
     record.view = view;
@@ -80,14 +71,6 @@ live::Options options_of(const ToyCluster& toy, unsigned number, const std::file
 }
 
 }  // namespace
-
-net::SecretKey key_of(unsigned number) {
-    return net::SecretKey::from_seed(net::Seed{1, static_cast<std::uint8_t>(number)});
-}
-
-NodeId id_of(unsigned number) {
-    return net::node_id(key_of(number).public_key());
-}
 
 void ToyLearner::compute(std::uint64_t step, std::span<const cluster::SampleRange> samples, std::span<float> into) {
     const auto begun = std::chrono::steady_clock::now();
@@ -120,8 +103,8 @@ ToyNode::ToyNode(net::asio::io_context& loop, const ToyCluster& cluster, unsigne
       steps_(loop, learner_, cluster.floats, collective::Encoding::fp32,
              {.applied = [this](std::uint64_t step, const cluster::Name& lineage) { events_.applied(step, lineage); },
               .note = [this](const std::string& text) { note(text); }}),
-      member_(loop, key_of(number), credential_of(number), toy_run(), options_of(cluster, number, folder), *this,
-              steps_) {
+      member_(loop, bench::key_of(number), bench::credential_of(number), toy_run(), options_of(cluster, number, folder),
+              *this, steps_) {
     steps_.connect(member_);
     const std::vector<std::uint8_t> vote = encode(prepared_vote(cluster));
     const auto written = write_file_atomically(

@@ -8,6 +8,7 @@
 
 #include "elastic/steps.h"
 #include "live/member.h"
+#include "numbered_nodes.h"
 
 #include <functional>
 #include <memory>
@@ -27,8 +28,7 @@ struct ToyCluster {
     std::uint32_t bulk_connections = 2;
 };
 
-[[nodiscard]] net::SecretKey key_of(unsigned number);
-[[nodiscard]] NodeId id_of(unsigned number);
+using bench::id_of;
 
 class ToyLearner final : public elastic::Learner {
 public:

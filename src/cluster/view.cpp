@@ -539,4 +539,22 @@ Nanoseconds eccentricity(const View& view, NodeId start) {
     return farthest;
 }
 
+std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted, std::vector<SampleRange> have) {
+    std::ranges::sort(wanted);
+    std::ranges::sort(have);
+    std::vector<SampleRange> missing;
+    auto held = have.begin();
+    for (const SampleRange range : wanted) {
+        std::uint32_t begin = range.begin;
+        for (; held != have.end() && held->begin < range.end; ++held) {
+            if (held->begin < begin || held->end > range.end) return std::nullopt;
+            if (held->begin > begin) missing.push_back({.begin = begin, .end = held->begin});
+            begin = held->end;
+        }
+        if (begin < range.end) missing.push_back({.begin = begin, .end = range.end});
+    }
+    if (held != have.end()) return std::nullopt;
+    return missing;
+}
+
 }  // namespace chaos::cluster

@@ -275,6 +275,10 @@ void demote_early(std::vector<MemberInfo>& members, std::uint64_t step);
 // samples, ties by node. A member's first step has share 0. Covers [0, batch) exactly once.
 [[nodiscard]] std::vector<Share> shares_of(const View& view, std::uint64_t step);
 
+// What is in `wanted` but not in `have`, in any order; nullopt if `have` holds what is not wanted.
+[[nodiscard]] std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted,
+                                                                 std::vector<SampleRange> have);
+
 // Nodes reachable from `start` over the view's links that are not in `down` (sorted). Includes start; sorted. Walks
 // active members only: a joiner relays nothing for others.
 [[nodiscard]] std::vector<NodeId> reachable_from(const View& view, NodeId start, std::span<const LinkId> down);

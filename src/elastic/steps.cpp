@@ -19,25 +19,6 @@ std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
     return bytes;
 }
 
-// What is in `wanted` but not in `have`; nullopt if `have` holds what is not wanted.
-std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted, std::vector<SampleRange> have) {
-    std::ranges::sort(wanted);
-    std::ranges::sort(have);
-    std::vector<SampleRange> missing;
-    auto held = have.begin();
-    for (const SampleRange range : wanted) {
-        std::uint32_t begin = range.begin;
-        for (; held != have.end() && held->begin < range.end; ++held) {
-            if (held->begin < begin || held->end > range.end) return std::nullopt;
-            if (held->begin > begin) missing.push_back({.begin = begin, .end = held->begin});
-            begin = held->end;
-        }
-        if (begin < range.end) missing.push_back({.begin = begin, .end = range.end});
-    }
-    if (held != have.end()) return std::nullopt;
-    return missing;
-}
-
 bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
 }
@@ -139,7 +120,7 @@ void Steps::advance() {
     if (!order_ || order_->output != nullptr) return;
     const Held nothing{.step = order_->step, .ranges = {}, .gradient = nullptr};
     if (held_.step != order_->step) held_ = nothing;
-    auto missing = missing_of(order_->share, held_.ranges);
+    auto missing = cluster::missing_of(order_->share, held_.ranges);
     if (!missing) {  // the shares were divided anew: nothing of the old one counts
         held_ = nothing;
         missing = order_->share;

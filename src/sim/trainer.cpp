@@ -22,25 +22,6 @@ std::uint64_t count_of(const std::vector<SampleRange>& ranges) {
     return count;
 }
 
-// What is in `wanted` but not in `have`; nullopt if `have` holds what is not wanted. Both may be in any order.
-std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted, std::vector<SampleRange> have) {
-    std::sort(wanted.begin(), wanted.end());
-    std::sort(have.begin(), have.end());
-    std::vector<SampleRange> missing;
-    auto h = have.begin();
-    for (const SampleRange range : wanted) {
-        std::uint32_t begin = range.begin;
-        for (; h != have.end() && h->begin < range.end; ++h) {
-            if (h->begin < begin || h->end > range.end) return std::nullopt;
-            if (h->begin > begin) missing.push_back({begin, h->begin});
-            begin = h->end;
-        }
-        if (begin < range.end) missing.push_back({begin, range.end});
-    }
-    if (h != have.end()) return std::nullopt;
-    return missing;
-}
-
 std::vector<NodeId> donors_in(const cluster::View& view, NodeId self) {
     std::vector<NodeId> donors = view.neighbours(self);
     std::erase_if(donors, [&](NodeId node) { return !view.is_active(node); });
@@ -149,7 +130,7 @@ void Trainer::compute_share() {
     if (mine != shares->end() && mine->node == edge_.self()) wanted = mine->ranges;
     if (held_.step != exchange_->step() || held_.lineage != store_.state().lineage())
         held_ = {.step = exchange_->step(), .lineage = store_.state().lineage(), .ranges = {}, .gradient = {}};
-    auto missing = missing_of(wanted, held_.ranges);
+    auto missing = cluster::missing_of(wanted, held_.ranges);
     if (!missing) {  // the shares were divided anew: nothing of the old one counts
         held_.ranges.clear();
         held_.gradient = {};
