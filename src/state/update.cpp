@@ -74,12 +74,13 @@ struct Block {
     bool decay;
 };
 
-std::vector<Block> blocks_of(const Manifest& manifest) {
+// Those of [begin, end), in order.
+std::vector<Block> blocks_of(const Manifest& manifest, std::uint64_t begin, std::uint64_t end) {
     std::vector<Block> blocks;
     for (const TensorInfo& tensor : manifest.parameters) {
-        const std::uint64_t end = tensor.begin + tensor.elements();
-        for (std::uint64_t begin = tensor.begin; begin < end; begin += block_floats)
-            blocks.push_back({begin, std::min(block_floats, end - begin), tensor.decay});
+        const std::uint64_t tensor_end = std::min(end, tensor.begin + tensor.elements());
+        for (std::uint64_t at = std::max(begin, tensor.begin); at < tensor_end; at += block_floats)
+            blocks.push_back({at, std::min(block_floats, tensor_end - at), tensor.decay});
     }
     return blocks;
 }
@@ -103,14 +104,13 @@ UpdateScalars update_scalars(const run::Run& run, std::uint64_t step, double gra
     return scalars;
 }
 
-void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
-                  std::span<const float> result, Arena& arena, Path path) {
-    CHAOS_ASSERT(result.size() == arena.parameters().size() + arena.buffers().size());
+void apply_update_to(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
+                     std::uint64_t begin, std::span<const float> gradient, Arena& arena, Path path) {
+    CHAOS_ASSERT(begin + gradient.size() <= arena.parameters().size());
     CHAOS_ASSERT(arena.slots() == slots_of(optimizer));
     const Kernels& kernels = CHAOS_PICK(path, kernels);
-    const std::vector<Block> blocks = blocks_of(manifest);
+    const std::vector<Block> blocks = blocks_of(manifest, begin, begin + gradient.size());
     const auto count = static_cast<std::int64_t>(blocks.size());
-    const float* gradient = result.data();
     float* parameters = arena.parameters().data();
     float* first = arena.slot(0).data();
 
@@ -131,8 +131,8 @@ void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, con
             const Block& block = blocks[static_cast<std::size_t>(b)];
             AdamwScalars mine = s;
             mine.keep = block.decay ? keep : 1.0F;
-            kernels.adamw(block.count, mine, gradient + block.begin, parameters + block.begin, first + block.begin,
-                          second + block.begin);
+            kernels.adamw(block.count, mine, gradient.data() + (block.begin - begin), parameters + block.begin,
+                          first + block.begin, second + block.begin);
         }
     } else {
         CHAOS_ASSERT(optimizer.kind == "sgd");
@@ -146,11 +146,18 @@ void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, con
             const Block& block = blocks[static_cast<std::size_t>(b)];
             SgdScalars mine = s;
             mine.decay = block.decay ? decay : 0.0F;
-            kernels.sgd(block.count, mine, gradient + block.begin, parameters + block.begin, first + block.begin);
+            kernels.sgd(block.count, mine, gradient.data() + (block.begin - begin), parameters + block.begin,
+                        first + block.begin);
         }
     }
-    const std::span<const float> new_buffers = result.subspan(arena.parameters().size());
-    std::copy(new_buffers.begin(), new_buffers.end(), arena.buffers().begin());
+}
+
+void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
+                  std::span<const float> result, Arena& arena, Path path) {
+    const std::size_t parameters = arena.parameters().size();
+    CHAOS_ASSERT(result.size() == parameters + arena.buffers().size());
+    apply_update_to(optimizer, manifest, scalars, 0, result.first(parameters), arena, path);
+    std::ranges::copy(result.subspan(parameters), arena.buffers().begin());
 }
 
 ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements) {

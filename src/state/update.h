@@ -32,6 +32,11 @@ struct UpdateScalars {
 void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
                   std::span<const float> result, Arena& arena, Path path = Path::best);
 
+// The same for the parameters [begin, begin + gradient.size()) alone, with the same bits: what a joiner does with the
+// shards that it holds. Buffers are not touched.
+void apply_update_to(const run::Optimizer& optimizer, const Manifest& manifest, const UpdateScalars& scalars,
+                     std::uint64_t begin, std::span<const float> gradient, Arena& arena, Path path = Path::best);
+
 // What is read off R(s) before it is applied: the gradient's norm (sums of fixed blocks in fixed order) and the XXH3
 // of the whole, computed in one pass.
 struct ResultDigest {
