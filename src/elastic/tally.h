@@ -1,0 +1,51 @@
+// The tally: what R(s) says of those who contributed, in a few floats behind the gradient and the buffers. Everybody
+// adds its own part and zeros elsewhere, so the all-reduce that sums gradients also brings the step's loss, the
+// held-out loss and a norm per member to everybody, at the same time and with the same bits.
+//
+//   | gradient | buffers | slot 0: samples, loss, norm | slot 1 ... | held-out: loss, correct, targets |
+//
+// Members have slots by their place among the active members of the step's view; where there are more than slots, some
+// share one.
+#pragma once
+
+#include "cluster/view.h"
+#include "compute/engine.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace chaos::elastic {
+
+inline constexpr std::size_t tally_slots = 64;
+inline constexpr std::size_t tally_floats = 3 * tally_slots + 3;
+
+// What one member gave to a step.
+struct Contribution {
+    double samples = 0.0;
+    double loss = 0.0;  // mean over its samples
+    double norm = 0.0;  // of the mean gradient over its samples
+};
+
+// The slot of a member under this view.
+[[nodiscard]] std::size_t tally_slot(const cluster::View& view, cluster::NodeId node);
+
+// What this member says of itself; `into` is a whole tally.
+void write_tally(std::span<float> into, std::size_t slot, const Contribution& mine,
+                 const std::optional<compute::Measure>& held_out);
+
+struct Tally {
+    std::vector<Contribution> slots;  // tally_slots
+    double samples = 0.0;
+    double loss = 0.0;                          // mean over all samples
+    std::optional<compute::Measure> held_out;  // what members evaluated together; unset: nobody did
+};
+[[nodiscard]] Tally read_tally(std::span<const float> tally);
+
+// The slot that makes this step worthless, by the same rule everywhere: a contribution that is not finite, or whose
+// norm is far beyond what the others found.
+[[nodiscard]] std::optional<std::size_t> culprit_of(const Tally& tally);
+
+}  // namespace chaos::elastic
