@@ -129,7 +129,7 @@ void ToyNode::take_result(std::uint64_t step, const std::vector<NodeId>& holders
     steps_.take_result(step, holders);
 }
 void ToyNode::restore(std::uint64_t applied, const cluster::Name& lineage) {
-    steps_.begin_at(applied, lineage);
+    steps_.begin_at(applied, lineage, [this, lineage] { learner_.restore(lineage); });
 }
 void ToyNode::begin_sync(const cluster::ViewPtr&) {
     note("a toy cannot join");

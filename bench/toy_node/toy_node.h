@@ -36,6 +36,7 @@ public:
     void compute(std::uint64_t step, std::span<const cluster::SampleRange> samples, std::span<float> into) override;
     [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view,
                                       std::span<const float> result) override;
+    void restore(const cluster::Name& lineage) { lineage_ = lineage; }
     // Results that were not what they must be.
     [[nodiscard]] std::uint64_t wrong() const { return wrong_; }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace chaos::elastic {
 namespace {
@@ -54,14 +55,16 @@ void Steps::connect(live::Member& member) {
     transfers_.connect(member.links());
 }
 
-void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage) {
-    CHAOS_ASSERT(!computing_);
+void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage, std::function<void()> replace) {
     stop_step();
+    ++beginnings_;
+    replace_ = std::move(replace);
     engine_.restart();
     committed_ = applied;
     lineage_ = lineage;
     held_ = {};
     kept_.reset();
+    advance_soon();
 }
 
 // ---- what the core orders
@@ -74,7 +77,7 @@ void Steps::start_step(std::uint64_t step, const ViewPtr& view) {
     order_ = Order{.step = step, .view = view, .schedule = std::move(schedule), .share = {}, .output = nullptr};
     for (const cluster::Share& share : cluster::shares_of(*view, step))
         if (share.node == member_->id()) order_->share = share.ranges;
-    advance();
+    advance_soon();
 }
 
 void Steps::stop_step() {
@@ -115,6 +118,7 @@ void Steps::link_down(NodeId peer) {
 // Does what can be done next.
 void Steps::advance() {
     if (computing_) return;
+    if (replace_) return run(std::exchange(replace_, {}), [] {});
     if (kept_ && !kept_->applied) return apply();
     if (taking_ && taking_->bytes) return taken();
     if (!order_ || order_->output != nullptr) return;
@@ -132,6 +136,14 @@ void Steps::advance() {
     if (!missing->empty()) return compute(std::move(*missing));
     // A peer that is not there would fail the exchange; where it does not come, the core hears of it in time.
     if (neighbours_connected()) begin_exchange();
+}
+
+// The core's orders are carried out one by one: what follows from one of them, even a commit where nobody else takes
+// part, comes after all.
+void Steps::advance_soon() {
+    net::asio::post(loop_, [this, alive = alive_] {
+        if (*alive) advance();
+    });
 }
 
 void Steps::compute(std::vector<SampleRange> missing) {
@@ -192,19 +204,20 @@ void Steps::apply() {
         });
 }
 
-// `work` on the compute thread, then `then` here.
+// `work` on the compute thread, then `then` here, unless it goes on from elsewhere by then.
 void Steps::run(std::function<void()> work, std::function<void()> then) {
     CHAOS_ASSERT(!computing_);
     computing_ = true;
-    net::asio::post(thread_, [this, work = std::move(work), then = std::move(then), alive = alive_] {
-        work();
-        net::asio::post(loop_, [this, then, alive] {
-            if (!*alive) return;
-            computing_ = false;
-            then();
-            advance();
-        });
-    });
+    net::asio::post(thread_,
+                    [this, work = std::move(work), then = std::move(then), alive = alive_, beginning = beginnings_] {
+                        work();
+                        net::asio::post(loop_, [this, then, alive, beginning] {
+                            if (!*alive) return;
+                            computing_ = false;
+                            if (beginning == beginnings_) then();
+                            advance();
+                        });
+                    });
 }
 
 // ---- results that are taken, and given

@@ -57,8 +57,10 @@ public:
     // Once, before the member starts: who it works for.
     void connect(live::Member& member);
 
-    // From where it goes on: at the beginning, and when the state was replaced. The learner is idle.
-    void begin_at(std::uint64_t applied, const cluster::Name& lineage);
+    // From where it goes on: at the beginning, and when the state is replaced. The learner may be at work: what it
+    // computes then counts for nothing. `replace`, if any, is called by the compute thread once it is done with that,
+    // and before anything else.
+    void begin_at(std::uint64_t applied, const cluster::Name& lineage, std::function<void()> replace = {});
 
     // As live::Worker's.
     void start_step(std::uint64_t step, const ViewPtr& view);
@@ -114,6 +116,7 @@ private:
     };
 
     void advance();
+    void advance_soon();
     void compute(std::vector<SampleRange> missing);
     void begin_exchange();
     void apply();
@@ -146,6 +149,8 @@ private:
     std::optional<Kept> kept_;
     std::optional<Taking> taking_;
     bool computing_ = false;
+    std::uint64_t beginnings_ = 0;   // what was computed before the last one counts for nothing
+    std::function<void()> replace_;  // the state; not done yet
     bool abandoning_ = false;
     std::vector<Vector> vectors_;  // those nobody else holds are free
     cluster::Name scheduled_{};    // the view that schedule_ is of
