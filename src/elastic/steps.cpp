@@ -204,20 +204,21 @@ void Steps::apply() {
         });
 }
 
-// `work` on the compute thread, then `then` here, unless it goes on from elsewhere by then.
+// `work` on the compute thread, then `then` here, unless it goes on from elsewhere by then. What both hold is let go
+// here too: buffers go back to a pool that knows one thread.
 void Steps::run(std::function<void()> work, std::function<void()> then) {
     CHAOS_ASSERT(!computing_);
     computing_ = true;
-    net::asio::post(thread_,
-                    [this, work = std::move(work), then = std::move(then), alive = alive_, beginning = beginnings_] {
-                        work();
-                        net::asio::post(loop_, [this, then, alive, beginning] {
-                            if (!*alive) return;
-                            computing_ = false;
-                            if (beginning == beginnings_) then();
-                            advance();
-                        });
-                    });
+    net::asio::post(thread_, [this, work = std::move(work), then = std::move(then), alive = alive_,
+                              beginning = beginnings_]() mutable {
+        work();
+        net::asio::post(loop_, [this, work = std::move(work), then = std::move(then), alive, beginning] {
+            if (!*alive) return;
+            computing_ = false;
+            if (beginning == beginnings_) then();
+            advance();
+        });
+    });
 }
 
 // ---- results that are taken, and given

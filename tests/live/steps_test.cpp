@@ -8,7 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace chaos::elastic {
@@ -120,13 +122,41 @@ TEST(Steps, ReplaceTheStateWhileTheLearnerIsAtWork) {
     EXPECT_EQ(hermit.learner.wrong, 0);
 }
 
+// The pool of the encoded results knows one thread: what the compute thread works with is let go by the loop.
+TEST(Steps, LetGoOfWhatWasComputedInTheLoop) {
+    Hermit hermit;
+    hermit.begin();
+    std::thread::id by;
+    std::atomic<bool> let_go = false;
+    std::shared_ptr<const void> held(&by, [&](const void*) {
+        by = std::this_thread::get_id();
+        let_go = true;
+    });
+    hermit.steps.begin_at(0, {}, [held = std::move(held)] {});
+    hermit.learner.waits = false;
+    ASSERT_TRUE(hermit.wait([&] { return let_go.load(); }));
+    EXPECT_EQ(by, std::this_thread::get_id());
+}
+
+TEST(Steps, TakePlaceInEveryEncoding) {
+    for (const auto encoding : {collective::Encoding::fp32, collective::Encoding::fp16, collective::Encoding::int8}) {
+        Hermit hermit(encoding);
+        hermit.member.found(batch, false);
+        EXPECT_TRUE(hermit.wait([&] { return hermit.applied >= 20; })) << hermit.notes;
+        hermit.member.stop();
+        if (encoding != collective::Encoding::int8) {  // which is exact by chance only
+            EXPECT_EQ(hermit.learner.wrong, 0);
+        }
+    }
+}
+
 TEST(Steps, CommitAfterWhatTheCoreOrdersAtOnce) {
     Hermit hermit;
     hermit.begin();
     hermit.steps.stop_step();
     hermit.learner.waits = false;
-    // Nothing but the exchange, of a member with itself, is left to be done, as soon as the loop has heard of it. (Where
-    // that takes longer than here, this test sees nothing wrong.)
+    // Nothing but the exchange, of a member with itself, is left to be done, as soon as the loop has heard of it.
+    // (Where that takes longer than here, this test sees nothing wrong.)
     ASSERT_TRUE(hermit.wait([&] { return hermit.learner.done == 1; }));
     hermit.loop.restart();
     hermit.loop.run_for(std::chrono::milliseconds(100));
