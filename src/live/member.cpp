@@ -60,12 +60,16 @@ Member::~Member() {  // NOLINT(bugprone-exception-escape)
 }
 
 Result<void> Member::start() {
-    CHAOS_ASSERT(core_ == nullptr);
-    for (const std::string& address : options_.listen) {
-        CHAOS_TRY(const net::tcp::endpoint where, links_.listen(address));
-        if (identity_.address.empty()) identity_.address = net::to_text(where);
-    }
+    CHAOS_ASSERT(core_ == nullptr && !stopped_);
     CHAOS_TRY(std::optional<cluster::DiskRecord> record, kept_vote());
+    for (const std::string& address : options_.listen) {
+        const Result<net::tcp::endpoint> where = links_.listen(address);
+        if (!where) {
+            stop();  // nobody may come in where it listens already
+            return where.error();
+        }
+        if (identity_.address.empty()) identity_.address = net::to_text(*where);
+    }
     core_ = std::make_unique<cluster::Member>(options_.core, identity_, signer_, std::move(record), options_.checkpoint,
                                               now());
     stable_ = core_->stable();

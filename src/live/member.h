@@ -72,7 +72,7 @@ public:
     Member(const Member&) = delete;
     Member& operator=(const Member&) = delete;
 
-    // Listens, and takes up what an earlier life left on disk.
+    // Listens, and takes up what an earlier life left on disk. After an error nothing runs.
     [[nodiscard]] Result<void> start();
     void found(std::uint32_t batch, bool strict);
     // By whoever is at one of these addresses; each is tried again, ever later, until one lets this node in.

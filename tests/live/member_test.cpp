@@ -1,6 +1,7 @@
 // Whole nodes on one loop: found again from their votes, take steps together, and go on when one of them dies.
 #include "live/member.h"
 
+#include "base/file.h"
 #include "temporary_folder.h"
 #include "toy_node/toy_node.h"
 
@@ -32,10 +33,8 @@ public:
     }
 
     void start(unsigned number) {
-        const auto folder = folder_.path() / std::to_string(number);
-        std::filesystem::create_directories(folder);
         nodes[number] = std::make_unique<ToyNode>(
-            loop, cluster, number, folder,
+            loop, cluster, number, folder(number),
             ToyEvents{.applied =
                           [this, number](std::uint64_t step, const cluster::Name& lineage) {
                               lineages[step][number] = lineage;
@@ -47,6 +46,12 @@ public:
                       .adopted = [this, number](const cluster::ViewPtr& view) { views[number] = view; }});
         const auto started = nodes[number]->start();
         ASSERT_TRUE(started) << started.error().message;
+    }
+
+    [[nodiscard]] std::filesystem::path folder(unsigned number) const {
+        const auto own = folder_.path() / std::to_string(number);
+        std::filesystem::create_directories(own);
+        return own;
     }
 
     bool wait(const std::function<bool()>& condition) {
@@ -112,6 +117,24 @@ TEST(Member, OneEndOfALinkThatCanBeDialledIsEnough) {
     ASSERT_TRUE(village.reach(5)) << village.notes;
     EXPECT_EQ(village.views[0]->active_count(), 3U);
     village.expect_agreement();
+}
+
+// Its neighbours go on dialling a node that did not come about.
+TEST(Member, AStartThatFailsLeavesNothingBehind) {
+    Village village(3);
+    ASSERT_TRUE(village.reach(1)) << village.notes;
+    village.nodes.erase(2);
+    const auto folder = village.folder(2);
+    ToyNode failing(village.loop, village.cluster, 2, folder,
+                    ToyEvents{.applied = [](std::uint64_t, const cluster::Name&) {},
+                              .note = [](const std::string&) {},
+                              .link_down = [](NodeId) {},
+                              .adopted = [](const cluster::ViewPtr&) {}});
+    ASSERT_TRUE(write_file_atomically(folder / "vote", "not a vote"));
+    EXPECT_FALSE(failing.start());
+    village.nodes[0]->member().links().dial(id_of(2), village.cluster.addresses[2]);
+    ASSERT_TRUE(village.reach(village.applied[0] + 5)) << village.notes;
+    EXPECT_FALSE(village.nodes[0]->member().links().linked(id_of(2)));
 }
 
 // Real transfers tell; where there are none to speak of, a probe does.
