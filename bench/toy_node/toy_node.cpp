@@ -72,15 +72,16 @@ live::Options options_of(const ToyCluster& toy, unsigned number, const std::file
 
 }  // namespace
 
-void ToyLearner::compute(std::uint64_t step, std::span<const cluster::SampleRange> samples, std::span<float> into) {
+Result<void> ToyLearner::compute(const Task& task, std::span<float> into) {
     const auto begun = std::chrono::steady_clock::now();
     std::uint64_t count = 0;
-    for (const auto [begin, end] : samples) {
-        const auto sums = sums_of(step, begin, end);
+    for (const auto [begin, end] : task.more) {
+        const auto sums = sums_of(task.step, begin, end);
         for (std::size_t i = 0; i < into.size(); ++i) into[i] += sums[i % values];
         count += end - begin;
     }
     std::this_thread::sleep_until(begun + std::chrono::nanoseconds(count * 1'000'000'000 / cluster_.speed));
+    return {};
 }
 
 cluster::Name ToyLearner::apply(std::uint64_t step, const cluster::View&, std::span<const float> result) {
@@ -102,7 +103,9 @@ ToyNode::ToyNode(net::asio::io_context& loop, const ToyCluster& cluster, unsigne
       learner_(cluster),
       steps_(loop, learner_, cluster.floats, collective::Encoding::fp32,
              {.applied = [this](std::uint64_t step, const cluster::Name& lineage) { events_.applied(step, lineage); },
-              .note = [this](const std::string& text) { note(text); }}),
+              .computed = [](std::uint64_t, std::chrono::nanoseconds) {},
+              .note = [this](const std::string& text) { note(text); },
+              .failed = [this](const Error& why) { failed(why); }}),
       member_(loop, bench::key_of(number), bench::credential_of(number), toy_run(), options_of(cluster, number, folder),
               *this, steps_) {
     steps_.connect(member_);

@@ -539,22 +539,10 @@ Nanoseconds eccentricity(const View& view, NodeId start) {
     return farthest;
 }
 
-std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted, std::vector<SampleRange> have) {
-    std::ranges::sort(wanted);
-    std::ranges::sort(have);
-    std::vector<SampleRange> missing;
-    auto held = have.begin();
-    for (const SampleRange range : wanted) {
-        std::uint32_t begin = range.begin;
-        for (; held != have.end() && held->begin < range.end; ++held) {
-            if (held->begin < begin || held->end > range.end) return std::nullopt;
-            if (held->begin > begin) missing.push_back({.begin = begin, .end = held->begin});
-            begin = held->end;
-        }
-        if (begin < range.end) missing.push_back({.begin = begin, .end = range.end});
-    }
-    if (held != have.end()) return std::nullopt;
-    return missing;
+std::optional<std::vector<SampleRange>> beyond(std::span<const SampleRange> held, std::span<const SampleRange> share) {
+    if (held.size() > share.size() || !std::ranges::equal(held, share.first(held.size()))) return std::nullopt;
+    const auto more = share.subspan(held.size());
+    return std::vector<SampleRange>(more.begin(), more.end());
 }
 
 }  // namespace chaos::cluster

@@ -275,9 +275,11 @@ void demote_early(std::vector<MemberInfo>& members, std::uint64_t step);
 // samples, ties by node. A member's first step has share 0. Covers [0, batch) exactly once.
 [[nodiscard]] std::vector<Share> shares_of(const View& view, std::uint64_t step);
 
-// What is in `wanted` but not in `have`, in any order; nullopt if `have` holds what is not wanted.
-[[nodiscard]] std::optional<std::vector<SampleRange>> missing_of(std::vector<SampleRange> wanted,
-                                                                 std::vector<SampleRange> have);
+// What a share has beyond what is held of it; nullopt if it does not begin with that, and nothing held counts. A redo
+// adds ranges behind those that were there, so that what a member computes, and in which order, does not depend on when
+// it heard of it.
+[[nodiscard]] std::optional<std::vector<SampleRange>> beyond(std::span<const SampleRange> held,
+                                                             std::span<const SampleRange> share);
 
 // Nodes reachable from `start` over the view's links that are not in `down` (sorted). Includes start; sorted. Walks
 // active members only: a joiner relays nothing for others.

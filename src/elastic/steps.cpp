@@ -122,18 +122,18 @@ void Steps::advance() {
     if (kept_ && !kept_->applied) return apply();
     if (taking_ && taking_->bytes) return taken();
     if (!order_ || order_->output != nullptr) return;
-    const Held nothing{.step = order_->step, .ranges = {}, .gradient = nullptr};
-    if (held_.step != order_->step) held_ = nothing;
-    auto missing = cluster::missing_of(order_->share, held_.ranges);
-    if (!missing) {  // the shares were divided anew: nothing of the old one counts
-        held_ = nothing;
-        missing = order_->share;
+    if (held_.step != order_->step) held_ = {};
+    std::optional<std::vector<SampleRange>> more = cluster::beyond(held_.ranges, order_->share);
+    if (!more) {  // the shares were divided anew: nothing of the old one counts
+        held_ = {};
+        more = order_->share;
     }
+    held_.step = order_->step;
     if (held_.gradient == nullptr) {
         held_.gradient = fresh_vector();
         std::ranges::fill(*held_.gradient, 0.0F);
     }
-    if (!missing->empty()) return compute(std::move(*missing));
+    if (!more->empty() || held_.view != order_->view->name) return compute(std::move(*more));
     // A peer that is not there would fail the exchange; where it does not come, the core hears of it in time.
     if (neighbours_connected()) begin_exchange();
 }
@@ -146,18 +146,41 @@ void Steps::advance_soon() {
     });
 }
 
-void Steps::compute(std::vector<SampleRange> missing) {
+void Steps::compute(std::vector<SampleRange> more) {
     if (held_.gradient.use_count() > 2) {  // the network still reads it: of an exchange that was stopped
         const Vector copy = fresh_vector();
         *copy = *held_.gradient;
         held_.gradient = copy;
     }
-    const auto job =
-        std::make_shared<Held>(Held{.step = order_->step, .ranges = std::move(missing), .gradient = held_.gradient});
-    run([this, job] { learner_.compute(job->step, job->ranges, *job->gradient); },
+    struct Job {
+        Learner::Task task;
+        std::vector<SampleRange> more;
+        Vector gradient;
+        Result<void> done;
+        std::chrono::nanoseconds took{0};
+    };
+    const auto job = std::make_shared<Job>();
+    job->more = std::move(more);
+    job->gradient = held_.gradient;
+    job->task = {.step = order_->step,
+                 .view = order_->view,
+                 .self = member_->id(),
+                 .first = held_.ranges.empty(),
+                 .more = job->more};
+    run(
         [this, job] {
-            if (held_.gradient == job->gradient)
-                held_.ranges.insert(held_.ranges.end(), job->ranges.begin(), job->ranges.end());
+            const auto begun = std::chrono::steady_clock::now();
+            job->done = learner_.compute(job->task, *job->gradient);
+            job->took = std::chrono::steady_clock::now() - begun;
+        },
+        [this, job] {
+            if (!job->done) return callbacks_.failed(job->done.error());
+            std::uint64_t samples = 0;
+            for (const SampleRange range : job->more) samples += range.end - range.begin;
+            if (samples > 0) callbacks_.computed(samples, job->took);
+            if (held_.gradient != job->gradient) return;
+            held_.ranges.insert(held_.ranges.end(), job->more.begin(), job->more.end());
+            held_.view = job->task.view->name;
         });
 }
 

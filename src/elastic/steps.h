@@ -15,6 +15,7 @@
 
 #include "collective/engine.h"
 #include "collective/live.h"
+#include "elastic/learner.h"
 #include "elastic/transfers.h"
 #include "live/member.h"
 
@@ -28,26 +29,15 @@
 
 namespace chaos::elastic {
 
-using cluster::SampleRange;
-using cluster::ViewPtr;
-
-// What is trained. Called by the compute thread, one call at a time.
-class Learner {
-public:
-    virtual ~Learner() = default;
-    // Adds the part of R(step) that these samples of the step's batch make to `into`.
-    virtual void compute(std::uint64_t step, std::span<const SampleRange> samples, std::span<float> into) = 0;
-    // Applies R(step), which came about under `view`. The lineage of the state then.
-    [[nodiscard]] virtual cluster::Name apply(std::uint64_t step, const cluster::View& view,
-                                              std::span<const float> result) = 0;
-};
-
 class Steps final : public net::BulkReceiver {
 public:
     struct Callbacks {
         // A step is applied: the lineage of the state then.
         std::function<void(std::uint64_t step, const cluster::Name& lineage)> applied;
+        // So many samples took so long.
+        std::function<void(std::uint64_t samples, std::chrono::nanoseconds took)> computed;
         std::function<void(const std::string& text)> note;  // for the log; one sentence
+        std::function<void(const Error& why)> failed;       // the learner cannot go on
     };
 
     Steps(net::asio::io_context& loop, Learner& learner, std::size_t result_floats, collective::Encoding encoding,
@@ -90,8 +80,9 @@ private:
     };
     struct Held {  // g(s)
         std::uint64_t step = 0;
-        std::vector<SampleRange> ranges;
+        std::vector<SampleRange> ranges;  // in the order in which they were added
         Vector gradient;
+        cluster::Name view{};  // under which it was brought up to date
     };
     struct Kept {  // R(s)
         std::uint64_t step = 0;
@@ -117,7 +108,7 @@ private:
 
     void advance();
     void advance_soon();
-    void compute(std::vector<SampleRange> missing);
+    void compute(std::vector<SampleRange> more);
     void begin_exchange();
     void apply();
     void run(std::function<void()> work, std::function<void()> then);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace chaos::elastic {
 namespace {
@@ -16,18 +17,19 @@ bool finite(const Contribution& part) {
 
 }  // namespace
 
-std::size_t tally_slot(const cluster::View& view, cluster::NodeId node) {
+std::size_t place_of(const cluster::View& view, cluster::NodeId node) {
     std::size_t place = 0;
     for (const cluster::MemberInfo& member : view.members) {
         if (member.id.node == node) break;
         if (member.standing == cluster::Standing::active) ++place;
     }
-    return place % tally_slots;
+    return place;
 }
 
-void write_tally(std::span<float> into, std::size_t slot, const Contribution& mine,
+void write_tally(std::span<float> into, std::size_t place, const Contribution& mine,
                  const std::optional<compute::Measure>& held_out) {
-    CHAOS_ASSERT(into.size() == tally_floats && slot < tally_slots);
+    CHAOS_ASSERT(into.size() == tally_floats);
+    const std::size_t slot = place % tally_slots;
     std::ranges::fill(into, 0.0F);
     into[3 * slot] = static_cast<float>(mine.samples);
     into[3 * slot + 1] = static_cast<float>(mine.loss * mine.samples);
@@ -36,7 +38,7 @@ void write_tally(std::span<float> into, std::size_t slot, const Contribution& mi
     const std::span<float> end = into.last(3);
     const auto targets = static_cast<double>(held_out->targets);
     end[0] = static_cast<float>(held_out->loss * targets);
-    end[1] = static_cast<float>(held_out->correct.value_or(0));
+    end[1] = held_out->correct ? static_cast<float>(*held_out->correct) : -1.0F;
     end[2] = static_cast<float>(targets);
 }
 
@@ -57,24 +59,25 @@ Tally read_tally(std::span<const float> tally) {
     read.loss = read.samples > 0.0 ? loss / read.samples : 0.0;
     const std::span<const float> end = tally.last(3);
     if (end[2] > 0.0F)
-        read.held_out = compute::Measure{.loss = static_cast<double>(end[0]) / static_cast<double>(end[2]),
-                                         .correct = static_cast<std::uint64_t>(std::max(0.0F, end[1])),
-                                         .targets = static_cast<std::uint64_t>(end[2])};
+        read.held_out = compute::Measure{
+            .loss = static_cast<double>(end[0]) / static_cast<double>(end[2]),
+            .correct = end[1] < 0.0F ? std::nullopt : std::optional(static_cast<std::uint64_t>(end[1])),
+            .targets = static_cast<std::uint64_t>(end[2])};
     return read;
 }
 
-std::optional<std::size_t> culprit_of(const Tally& tally) {
+std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view) {
     std::vector<double> norms;
-    for (std::size_t slot = 0; slot < tally.slots.size(); ++slot) {
-        const Contribution& part = tally.slots[slot];
-        if (!finite(part)) return slot;
-        if (part.samples > 0.0) norms.push_back(part.norm);
-    }
-    if (norms.size() < 2) return std::nullopt;
+    for (const Contribution& part : tally.slots)
+        if (part.samples > 0.0 && finite(part)) norms.push_back(part.norm);
     std::ranges::sort(norms);
-    const double usual = norms[(norms.size() - 1) / 2];
-    for (std::size_t slot = 0; slot < tally.slots.size(); ++slot)
-        if (tally.slots[slot].samples > 0.0 && tally.slots[slot].norm > far_beyond * usual) return slot;
+    const double most =
+        norms.size() < 2 ? std::numeric_limits<double>::infinity() : far_beyond * norms[(norms.size() - 1) / 2];
+    for (const cluster::MemberInfo& member : view.members) {
+        if (member.standing != cluster::Standing::active) continue;
+        const Contribution& part = tally.slots[place_of(view, member.id.node) % tally_slots];
+        if (!finite(part) || part.norm > most) return member.id.node;
+    }
     return std::nullopt;
 }
 

@@ -29,23 +29,23 @@ struct Contribution {
     double norm = 0.0;  // of the mean gradient over its samples
 };
 
-// The slot of a member under this view.
-[[nodiscard]] std::size_t tally_slot(const cluster::View& view, cluster::NodeId node);
+// A member's place among the active members of a view.
+[[nodiscard]] std::size_t place_of(const cluster::View& view, cluster::NodeId node);
 
-// What this member says of itself; `into` is a whole tally.
-void write_tally(std::span<float> into, std::size_t slot, const Contribution& mine,
+// What the member at this place says of itself; `into` is a whole tally.
+void write_tally(std::span<float> into, std::size_t place, const Contribution& mine,
                  const std::optional<compute::Measure>& held_out);
 
 struct Tally {
     std::vector<Contribution> slots;  // tally_slots
     double samples = 0.0;
-    double loss = 0.0;                          // mean over all samples
+    double loss = 0.0;                         // mean over all samples
     std::optional<compute::Measure> held_out;  // what members evaluated together; unset: nobody did
 };
 [[nodiscard]] Tally read_tally(std::span<const float> tally);
 
-// The slot that makes this step worthless, by the same rule everywhere: a contribution that is not finite, or whose
-// norm is far beyond what the others found.
-[[nodiscard]] std::optional<std::size_t> culprit_of(const Tally& tally);
+// Whose contribution makes this step worthless, by the same rule everywhere: it is not finite, or its norm is far
+// beyond what the others found. Where several members share a slot, the first of them is named.
+[[nodiscard]] std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view);
 
 }  // namespace chaos::elastic

@@ -1,23 +1,16 @@
 #include "elastic/trainer.h"
 
 #include "base/file.h"
+#include "net/monitor.h"
 #include "state/hugging_face.h"
 #include "state/update.h"
 
-#include <sched.h>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace chaos::elastic {
 namespace {
-
-// Cores this process may be scheduled on, which can be fewer than the machine has.
-int usable_cores() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return std::max(1, CPU_COUNT(&set));
-}
 
 // Fills in what the run file leaves to the data.
 void resolve_model(run::Model& model, const data::SampleShape& sample) {
@@ -44,11 +37,12 @@ void append(const data::Batch& from, data::Batch& to) {
 
 }  // namespace
 
-Result<Trainer> Trainer::open(const run::Run& run) {
+Result<Trainer> Trainer::open(const run::Run& run, const MakeEngine& make_engine) {
     Trainer trainer;
     trainer.run_ = run;
     run::Run& resolved = trainer.run_;
-    if (resolved.train.threads == 0) resolved.train.threads = usable_cores();
+    if (resolved.train.threads == 0)
+        resolved.train.threads = std::max<std::int64_t>(1, std::llround(net::measure_machine().cores));
     if (!resolved.model.init.empty()) {
         CHAOS_TRY(resolved.model.llama, state::read_llama_config(resolved.model.init));
         if (resolved.model.llama.max_context < resolved.data.context)
@@ -62,22 +56,26 @@ Result<Trainer> Trainer::open(const run::Run& run) {
     CHAOS_TRY(trainer.dataset_, data::open_dataset(resolved.data, trainer.tokenizer()));
     resolve_model(resolved.model, trainer.dataset_->shape());
 
-    CHAOS_TRY(const auto plugin, compute::Plugin::load());
-    trainer.advice_ = plugin.advice();
-    compute::EngineOptions options;
+    trainer.make_engine_ = make_engine;
+    if (!make_engine) {
+        CHAOS_TRY(const auto plugin, compute::Plugin::load());
+        trainer.advice_ = plugin.advice();
+        trainer.make_engine_ = [plugin](const compute::EngineOptions& options) { return plugin.make_engine(options); };
+    }
+    compute::EngineOptions& options = trainer.engine_options_;
     options.model = resolved.model;
     options.sample = trainer.dataset_->shape();
     options.seed = resolved.train.seed;
     options.threads = static_cast<int>(resolved.train.threads);
     options.slots = state::slots_of(resolved.optimizer);
-    CHAOS_TRY(trainer.engine_, plugin.make_engine(options));
+    CHAOS_TRY(trainer.engine_, trainer.make_engine_(options));
 
     trainer.identity_ = run::identity(resolved);
     trainer.identity_["data.content"] = hex(trainer.dataset_->content_hash());
     if (!resolved.model.init.empty()) {
-        state::Arena& arena = trainer.engine_->arena();
-        CHAOS_CHECK(state::read_weights(resolved.model.init, trainer.engine_->manifest(), arena));
-        trainer.identity_["model.init"] = hex(Sha256().add(std::as_bytes(arena.parameters())).finish());
+        CHAOS_CHECK(trainer.load_initial_weights());
+        trainer.identity_["model.init"] =
+            hex(Sha256().add(std::as_bytes(trainer.engine_->arena().parameters())).finish());
     }
     if (!resolved.model.path.empty()) {
         CHAOS_TRY(const auto file, MappedFile::open(resolved.model.path));
@@ -86,6 +84,10 @@ Result<Trainer> Trainer::open(const run::Run& run) {
     trainer.progress_.lineage = run::hash(trainer.identity_);
     trainer.progress_.threads = static_cast<std::uint64_t>(resolved.train.threads);
     return trainer;
+}
+
+Result<void> Trainer::load_initial_weights() {
+    return state::read_weights(run_.model.init, engine_->manifest(), engine_->arena());
 }
 
 void Trainer::fetch(data::Position position, std::uint64_t count) {
@@ -99,8 +101,19 @@ void Trainer::fetch(data::Position position, std::uint64_t count) {
     }
 }
 
+data::Position Trainer::position_of(std::uint64_t step) const {
+    return data::advance({}, step * static_cast<std::uint64_t>(run_.train.batch), dataset_->train_samples());
+}
+
+void Trainer::commit(const state::StepRecord& record) {
+    const data::Position end = position_of(record.step + 1);
+    progress_.step = record.step + 1;
+    progress_.pass = end.pass;
+    progress_.index = end.index;
+    progress_.lineage = state::extend_lineage(progress_.lineage, record);
+}
+
 Result<state::StepRecord> Trainer::step() {
-    const std::uint64_t samples = dataset_->train_samples();
     const auto batch = static_cast<std::uint64_t>(run_.train.batch);
     const std::uint64_t part = batch / static_cast<std::uint64_t>(run_.train.accumulate);
     const data::Position begin{progress_.pass, progress_.index};
@@ -112,7 +125,7 @@ Result<state::StepRecord> Trainer::step() {
     record.samples = batch;
     const double weight = 1.0 / static_cast<double>(run_.train.accumulate);
     for (std::uint64_t done = 0; done < batch; done += part) {
-        fetch(data::advance(begin, done, samples), part);
+        fetch(data::advance(begin, done, dataset_->train_samples()), part);
         CHAOS_TRY(const compute::Measure measure,
                   engine_->forward_backward(batch_, {progress_.step, static_cast<float>(weight), done == 0}));
         record.loss += weight * measure.loss;
@@ -131,28 +144,137 @@ Result<state::StepRecord> Trainer::step() {
     record.result_hash = digest.hash;
     record.scalars = state::update_scalars(run_, record.step, record.norm);
     state::apply_update(run_.optimizer, manifest, record.scalars, engine_->result(), engine_->arena());
-
-    const data::Position end = data::advance(begin, batch, samples);
-    progress_.step += 1;
-    progress_.pass = end.pass;
-    progress_.index = end.index;
-    progress_.lineage = state::extend_lineage(progress_.lineage, record);
+    commit(record);
     return record;
 }
 
-Result<std::optional<compute::Measure>> Trainer::evaluate() {
+// ---- with others
+
+std::size_t Trainer::result_floats() const {
+    const state::Manifest& manifest = engine_->manifest();
+    return manifest.parameter_elements() + manifest.buffer_elements() + tally_floats;
+}
+
+bool Trainer::evaluation_due(std::uint64_t step) const {
+    if (step == 0 || dataset_->held_out_samples() == 0) return false;
+    const auto every = static_cast<std::uint64_t>(run_.train.eval_every);
+    return step == static_cast<std::uint64_t>(run_.train.steps) || (every > 0 && step % every == 0);
+}
+
+Result<double> Trainer::add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into) {
+    const auto batch = static_cast<double>(run_.train.batch);
+    const auto part = static_cast<std::uint32_t>(run_.train.batch / run_.train.accumulate);
+    const double count = samples.end - samples.begin;
+    double loss = 0.0;
+    for (std::uint32_t begin = samples.begin; begin < samples.end; begin += part) {
+        const std::uint32_t size = std::min(part, samples.end - begin);
+        fetch(data::advance(position_of(step), begin, dataset_->train_samples()), size);
+        CHAOS_TRY(const compute::Measure measure,
+                  engine_->forward_backward(batch_, {step, static_cast<float>(size / batch), begin == samples.begin}));
+        loss += measure.loss * (size / count);
+    }
+    const std::span<const float> result = engine_->result();
+    for (std::size_t i = 0; i < result.size(); ++i) into[i] += result[i];
+    return loss;
+}
+
+Result<std::optional<compute::Measure>> Trainer::evaluate_part(const Task& task) {
+    if (!evaluation_due(task.step)) return std::optional<compute::Measure>();
     const std::uint64_t all = dataset_->held_out_samples();
-    if (all == 0) return std::optional<compute::Measure>();
+    const std::uint64_t members = task.view->active_count();
+    const std::uint64_t place = place_of(*task.view, task.self);
+    const Evaluated part{.lineage = progress_.lineage,
+                         .begin = all * place / members,
+                         .end = all * (place + 1) / members,
+                         .measure = {}};
+    if (!evaluated_ || evaluated_->lineage != part.lineage || evaluated_->begin != part.begin ||
+        evaluated_->end != part.end) {
+        evaluated_ = part;
+        CHAOS_TRY(evaluated_->measure, evaluate(part.begin, part.end));
+    }
+    return std::optional(evaluated_->measure);
+}
+
+Result<void> Trainer::compute(const Task& task, std::span<float> into) {
+    CHAOS_ASSERT(into.size() == result_floats() && task.step >= progress_.step);
+    if (task.first) given_ = {};
+    if (!task.more.empty() && !is_over(task.step)) {
+        for (const SampleRange range : task.more) {
+            CHAOS_TRY(const double loss, add_gradient(task.step, range, into));
+            const double count = range.end - range.begin;
+            given_.loss = (given_.loss * given_.samples + loss * count) / (given_.samples + count);
+            given_.samples += count;
+        }
+        const state::ResultDigest digest =
+            state::digest_result(into.first(into.size() - tally_floats), engine_->manifest().parameter_elements());
+        given_.norm = digest.norm * static_cast<double>(run_.train.batch) / given_.samples;
+        if (!digest.finite_buffers) given_.norm = std::numeric_limits<double>::quiet_NaN();
+    }
+    CHAOS_TRY(const std::optional<compute::Measure> held_out, evaluate_part(task));
+    write_tally(into.last(tally_floats), place_of(*task.view, task.self), given_, held_out);
+    return {};
+}
+
+cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std::span<const float> result) {
+    CHAOS_ASSERT(result.size() == result_floats() && step >= progress_.step);
+    const Tally tally = read_tally(result.last(tally_floats));
+    outcome_ = {.record = {}, .skipped = false, .culprit = std::nullopt, .held_out = tally.held_out};
+    state::StepRecord& record = outcome_.record;
+    record.step = step;
+    record.view = view.name;
+    if (is_over(step)) return progress_.lineage;
+    CHAOS_ASSERT(step == progress_.step);
+
+    const std::size_t parameters = engine_->manifest().parameter_elements();
+    const state::ResultDigest digest = state::digest_result(result, parameters);
+    record.pass = progress_.pass;
+    record.index = progress_.index;
+    record.samples = static_cast<std::uint64_t>(run_.train.batch);
+    record.norm = digest.norm;
+    record.loss = tally.loss;
+    record.result_hash = digest.hash;
+    outcome_.culprit = culprit_of(tally, view);
+    outcome_.skipped = outcome_.culprit || !std::isfinite(digest.norm) || !digest.finite_buffers;
+    record.scalars = outcome_.skipped ? state::skipped_update : state::update_scalars(run_, step, record.norm);
+    state::apply_update(run_.optimizer, engine_->manifest(), record.scalars, result.first(result.size() - tally_floats),
+                        engine_->arena());
+    commit(record);
+    return progress_.lineage;
+}
+
+void Trainer::arrive(std::uint64_t step, const Digest& lineage) {
+    const data::Position position = position_of(step);
+    progress_.step = step;
+    progress_.pass = position.pass;
+    progress_.index = position.index;
+    progress_.lineage = lineage;
+}
+
+Result<void> Trainer::begin_anew() {
+    CHAOS_TRY(engine_, make_engine_(engine_options_));
+    if (!run_.model.init.empty()) CHAOS_CHECK(load_initial_weights());
+    arrive(0, run::hash(identity_));
+    progress_.best_loss.reset();
+    return {};
+}
+
+Result<compute::Measure> Trainer::evaluate(std::uint64_t begin, std::uint64_t end) {
     const auto part = static_cast<std::uint64_t>(run_.train.batch / run_.train.accumulate);
     compute::Measure total;
-    for (std::uint64_t begin = 0; begin < all; begin += part) {
-        dataset_->fetch_held_out(begin, std::min(part, all - begin), batch_);
+    for (std::uint64_t at = begin; at < end; at += part) {
+        dataset_->fetch_held_out(at, std::min(part, end - at), batch_);
         CHAOS_TRY(const compute::Measure measure, engine_->evaluate(batch_));
         total.loss += measure.loss * static_cast<double>(measure.targets);
         if (measure.correct) total.correct = total.correct.value_or(0) + *measure.correct;
         total.targets += measure.targets;
     }
-    total.loss /= static_cast<double>(total.targets);
+    if (total.targets > 0) total.loss /= static_cast<double>(total.targets);
+    return total;
+}
+
+Result<std::optional<compute::Measure>> Trainer::evaluate() {
+    if (dataset_->held_out_samples() == 0) return std::optional<compute::Measure>();
+    CHAOS_TRY(const compute::Measure total, evaluate(0, dataset_->held_out_samples()));
     return std::optional(total);
 }
 

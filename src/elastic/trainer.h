@@ -1,6 +1,8 @@
-// elastic/ is a member's training loop: it brings data, engine and state together, step by step. It decides nothing
-// about files' formats, update rules or mathematics; those live in data/, state/ and compute/. Today a member trains
-// alone.
+// elastic/ is a member's training loop: it brings data, engine and state together, step by step, alone or with others.
+// It decides nothing about files' formats, update rules or mathematics; those live in data/, state/ and compute/.
+//
+// Read first: trainer.h (this file: what is trained), learner.h and steps.h (steps of a cluster), donor.h and joiner.h
+// (how a newcomer gets the state), participant.h (all of a member's training side).
 //
 // One step: samples from the data position -> gradient in parts -> R(s) digested -> step record -> update -> lineage.
 #pragma once
@@ -10,6 +12,8 @@
 #include "compute/plugin.h"
 #include "data/dataset.h"
 #include "data/order.h"
+#include "elastic/learner.h"
+#include "elastic/tally.h"
 #include "run/run.h"
 #include "state/checkpoint.h"
 #include "state/record.h"
@@ -17,15 +21,27 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
 namespace chaos::elastic {
 
-class Trainer {
+// What came of a step that was done with others.
+struct Outcome {
+    state::StepRecord record;
+    bool skipped = false;                           // the update: what was contributed is of no use
+    std::optional<NodeId> culprit;                  // ... by this member
+    std::optional<compute::Measure> held_out = {};  // of the state before this step, where it was evaluated
+};
+
+class Trainer final : public Learner {
 public:
-    // Opens the data, builds the model and, where `init` is set, loads its weights. Nothing is written.
-    static Result<Trainer> open(const run::Run& run);
+    using MakeEngine = std::function<Result<std::unique_ptr<compute::Engine>>(const compute::EngineOptions&)>;
+
+    // Opens the data, builds the model and, where `init` is set, loads its weights. Nothing is written. Without
+    // `make_engine` the compute plugin is loaded.
+    static Result<Trainer> open(const run::Run& run, const MakeEngine& make_engine = {});
 
     // The run with every default resolved: vocabulary, classes, threads, shape of an initial model.
     [[nodiscard]] const run::Run& run() const { return run_; }
@@ -40,6 +56,21 @@ public:
     // Takes the next step and commits it. On an error (a loss that is not finite, say) the state is as before the step.
     [[nodiscard]] Result<state::StepRecord> step();
 
+    // ---- with others: R(s) is the gradient, the buffers and the tally
+
+    [[nodiscard]] std::size_t result_floats() const;
+    // After the run's last step there is one more in which nothing is computed: that it completes tells everybody that
+    // all have applied the last one.
+    [[nodiscard]] Result<void> compute(const Task& task, std::span<float> into) override;
+    [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view,
+                                      std::span<const float> result) override;
+    // Of the step that was applied last.
+    [[nodiscard]] const Outcome& outcome() const { return outcome_; }
+    // The state was brought there by other means: shards that were pulled and rolled.
+    void arrive(std::uint64_t step, const Digest& lineage);
+    // As the run begins.
+    [[nodiscard]] Result<void> begin_anew();
+
     // Over all held-out samples; nullopt where there are none.
     [[nodiscard]] Result<std::optional<compute::Measure>> evaluate();
     // Notes a held-out loss; true when it is the best so far.
@@ -52,14 +83,40 @@ private:
     Trainer() = default;
     // Fills batch_ with `count` samples from `position` on, across the end of a pass if need be.
     void fetch(data::Position position, std::uint64_t count);
+    // Where in the data a step begins.
+    [[nodiscard]] data::Position position_of(std::uint64_t step) const;
+    // Adds the gradient of these samples of a step's batch to `into`; their mean loss.
+    [[nodiscard]] Result<double> add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into);
+    [[nodiscard]] Result<compute::Measure> evaluate(std::uint64_t begin, std::uint64_t end);
+    [[nodiscard]] bool evaluation_due(std::uint64_t step) const;
+    // This member's part of the held-out samples, where an evaluation is due.
+    [[nodiscard]] Result<std::optional<compute::Measure>> evaluate_part(const Task& task);
+    [[nodiscard]] bool is_over(std::uint64_t step) const {
+        return step >= static_cast<std::uint64_t>(run_.train.steps);
+    }
+    // Its record becomes the newest of the lineage.
+    void commit(const state::StepRecord& record);
+    [[nodiscard]] Result<void> load_initial_weights();
+
+    struct Evaluated {
+        Digest lineage{};
+        std::uint64_t begin = 0;
+        std::uint64_t end = 0;
+        compute::Measure measure;
+    };
 
     run::Run run_;
     run::Identity identity_;
     std::string advice_;
     std::optional<text::Tokenizer> tokenizer_;
     std::unique_ptr<data::Dataset> dataset_;
+    MakeEngine make_engine_;
+    compute::EngineOptions engine_options_;
     std::unique_ptr<compute::Engine> engine_;
     state::Progress progress_;
+    Outcome outcome_;
+    Contribution given_;  // by this member, so far, to the step that it computes
+    std::optional<Evaluated> evaluated_;
     data::Batch batch_;
     data::Batch next_pass_;  // the part of a batch that lies in the next pass, before it is appended
 };

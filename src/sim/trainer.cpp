@@ -130,7 +130,7 @@ void Trainer::compute_share() {
     if (mine != shares->end() && mine->node == edge_.self()) wanted = mine->ranges;
     if (held_.step != exchange_->step() || held_.lineage != store_.state().lineage())
         held_ = {.step = exchange_->step(), .lineage = store_.state().lineage(), .ranges = {}, .gradient = {}};
-    auto missing = cluster::missing_of(wanted, held_.ranges);
+    auto missing = cluster::beyond(held_.ranges, wanted);
     if (!missing) {  // the shares were divided anew: nothing of the old one counts
         held_.ranges.clear();
         held_.gradient = {};

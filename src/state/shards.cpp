@@ -76,7 +76,8 @@ void Shards::apply(const run::Optimizer& optimizer, const Manifest& manifest, co
     CHAOS_ASSERT(part.size() == range.count());
     const std::uint64_t gradient = std::min(range.end, parameters_) - std::min(range.begin, parameters_);
     apply_update_to(optimizer, manifest, scalars, std::min(range.begin, parameters_), part.first(gradient), arena);
-    if (range.end > parameters_) std::ranges::copy(part.subspan(gradient), arena.buffers().begin());
+    if (range.end > parameters_ && scalars.clip_scale != 0.0)
+        std::ranges::copy(part.subspan(gradient), arena.buffers().begin());
 }
 
 std::vector<std::uint64_t> Shards::hashes(const Arena& arena) const {

@@ -108,6 +108,7 @@ void apply_update_to(const run::Optimizer& optimizer, const Manifest& manifest, 
                      std::uint64_t begin, std::span<const float> gradient, Arena& arena, Path path) {
     CHAOS_ASSERT(begin + gradient.size() <= arena.parameters().size());
     CHAOS_ASSERT(arena.slots() == slots_of(optimizer));
+    if (scalars.clip_scale == 0.0) return;
     const Kernels& kernels = CHAOS_PICK(path, kernels);
     const std::vector<Block> blocks = blocks_of(manifest, begin, begin + gradient.size());
     const auto count = static_cast<std::int64_t>(blocks.size());
@@ -157,7 +158,7 @@ void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, con
     const std::size_t parameters = arena.parameters().size();
     CHAOS_ASSERT(result.size() == parameters + arena.buffers().size());
     apply_update_to(optimizer, manifest, scalars, 0, result.first(parameters), arena, path);
-    std::ranges::copy(result.subspan(parameters), arena.buffers().begin());
+    if (scalars.clip_scale != 0.0) std::ranges::copy(result.subspan(parameters), arena.buffers().begin());
 }
 
 ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements) {

@@ -16,10 +16,14 @@ namespace chaos::state {
 // The numbers of one update, rounded once to float, the same on every member.
 struct UpdateScalars {
     double learning_rate = 0.0;
-    double clip_scale = 1.0;        // multiplies the gradient
+    double clip_scale = 1.0;        // multiplies the gradient; 0: the update is skipped, and nothing changes
     double bias_correction1 = 1.0;  // adamw: 1 - beta1^t
     double bias_correction2 = 1.0;  // adamw: 1 - beta2^t
 };
+
+// Of a step whose result is of no use.
+inline constexpr UpdateScalars skipped_update{
+    .learning_rate = 0.0, .clip_scale = 0.0, .bias_correction1 = 1.0, .bias_correction2 = 1.0};
 
 // Scalars of update number `step` (the first is 0) for a gradient of this norm.
 [[nodiscard]] UpdateScalars update_scalars(const run::Run& run, std::uint64_t step, double gradient_norm);

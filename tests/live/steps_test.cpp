@@ -22,13 +22,14 @@ constexpr std::size_t floats = 1000;
 // Computes when it may, and writes down what it is asked to. Every sample adds 1.
 class PatientLearner final : public Learner {
 public:
-    void compute(std::uint64_t step, std::span<const SampleRange> samples, std::span<float> into) override {
-        log_ += "compute " + std::to_string(step) + "; ";
+    Result<void> compute(const Task& task, std::span<float> into) override {
+        log_ += "compute " + std::to_string(task.step) + "; ";
         ++begun;
         while (waits) std::this_thread::yield();
-        for (const auto [begin, end] : samples)
+        for (const auto [begin, end] : task.more)
             for (float& value : into) value += static_cast<float>(end - begin);
         ++done;
+        return {};
     }
     cluster::Name apply(std::uint64_t step, const cluster::View&, std::span<const float> result) override {
         for (const float value : result) wrong += value != batch ? 1 : 0;
@@ -53,7 +54,9 @@ public:
     explicit Hermit(collective::Encoding encoding = collective::Encoding::fp32)
         : steps(loop, learner, floats, encoding,
                 {.applied = [this](std::uint64_t step, const cluster::Name&) { applied = step + 1; },
-                 .note = [this](const std::string& text) { notes += text + "\n"; }}),
+                 .computed = [](std::uint64_t, std::chrono::nanoseconds) {},
+                 .note = [this](const std::string& text) { notes += text + "\n"; },
+                 .failed = [this](const Error& why) { failed(why); }}),
           member(loop, key_, net::vouch_for(institution_, key_.public_key(), 4'000'000'000), sha256("hermit"), {},
                  *this, steps) {
         steps.connect(member);
