@@ -48,6 +48,7 @@ public:
     void link_up(NodeId peer) override;
     void link_closed(NodeId peer, const std::string& why) override;
     void dial_failed(NodeId peer, const std::string& address, const std::string& why) override;
+    void answered(NodeId, const std::string&) override {}
     void received(NodeId from, std::span<const std::uint8_t> message) override;
     void received_work(NodeId from, std::span<const std::uint8_t> message) override;
     void turned_away(const std::string& who, const std::string& why) override;

@@ -101,8 +101,9 @@ ToyNode::ToyNode(net::asio::io_context& loop, const ToyCluster& cluster, unsigne
                  const std::filesystem::path& folder, ToyEvents events)
     : events_(std::move(events)),
       learner_(cluster),
-      steps_(loop, learner_, cluster.floats, collective::Encoding::fp32,
-             {.applied = [this](std::uint64_t step, const cluster::Name& lineage) { events_.applied(step, lineage); },
+      thread_(loop),
+      steps_(loop, thread_, learner_, cluster.floats, collective::Encoding::fp32,
+             {.applied = [this](const elastic::AppliedStep& step) { events_.applied(step.step, step.lineage); },
               .computed = [](std::uint64_t, std::chrono::nanoseconds) {},
               .note = [this](const std::string& text) { note(text); },
               .failed = [this](const Error& why) { failed(why); }}),

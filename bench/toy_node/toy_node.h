@@ -84,6 +84,7 @@ private:
 
     ToyEvents events_;
     ToyLearner learner_;
+    elastic::ComputeThread thread_;
     elastic::Steps steps_;
     live::Member member_;
 };

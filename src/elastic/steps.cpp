@@ -32,9 +32,10 @@ std::uint64_t some_bits_of(const cluster::Name& name) {
 
 }  // namespace
 
-Steps::Steps(net::asio::io_context& loop, Learner& learner, std::size_t result_floats, collective::Encoding encoding,
-             Callbacks callbacks)
+Steps::Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learner, std::size_t result_floats,
+             collective::Encoding encoding, Callbacks callbacks)
     : loop_(loop),
+      thread_(thread),
       learner_(learner),
       floats_(result_floats),
       encoding_(encoding),
@@ -46,7 +47,6 @@ Steps::Steps(net::asio::io_context& loop, Learner& learner, std::size_t result_f
 
 Steps::~Steps() {
     *alive_ = false;
-    thread_.join();
 }
 
 void Steps::connect(live::Member& member) {
@@ -58,13 +58,21 @@ void Steps::connect(live::Member& member) {
 void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage, std::function<void()> replace) {
     stop_step();
     ++beginnings_;
-    replace_ = std::move(replace);
     engine_.restart();
     committed_ = applied;
     lineage_ = lineage;
     held_ = {};
     kept_.reset();
+    if (replace)
+        thread_.change(std::move(replace), [this, alive = alive_] {
+            if (*alive) advance();
+        });
     advance_soon();
+}
+
+StateLabel Steps::label() const {
+    const bool behind = kept_ && !kept_->applied;
+    return {.applied = behind ? committed_ - 1 : committed_, .lineage = lineage_};
 }
 
 // ---- what the core orders
@@ -117,8 +125,7 @@ void Steps::link_down(NodeId peer) {
 
 // Does what can be done next.
 void Steps::advance() {
-    if (computing_) return;
-    if (replace_) return run(std::exchange(replace_, {}), [] {});
+    if (thread_.busy()) return;
     if (kept_ && !kept_->applied) return apply();
     if (taking_ && taking_->bytes) return taken();
     if (!order_ || order_->output != nullptr) return;
@@ -167,13 +174,13 @@ void Steps::compute(std::vector<SampleRange> more) {
                  .self = member_->id(),
                  .first = held_.ranges.empty(),
                  .more = job->more};
-    run(
+    thread_.compute(
         [this, job] {
             const auto begun = std::chrono::steady_clock::now();
             job->done = learner_.compute(job->task, *job->gradient);
             job->took = std::chrono::steady_clock::now() - begun;
         },
-        [this, job] {
+        unless_replaced([this, job] {
             if (!job->done) return callbacks_.failed(job->done.error());
             std::uint64_t samples = 0;
             for (const SampleRange range : job->more) samples += range.end - range.begin;
@@ -181,7 +188,7 @@ void Steps::compute(std::vector<SampleRange> more) {
             if (held_.gradient != job->gradient) return;
             held_.ranges.insert(held_.ranges.end(), job->more.begin(), job->more.end());
             held_.view = job->task.view->name;
-        });
+        }));
 }
 
 void Steps::begin_exchange() {
@@ -219,29 +226,27 @@ void Steps::commit(Kept result) {
 
 void Steps::apply() {
     const auto job = std::make_shared<std::pair<Kept, cluster::Name>>(*kept_, cluster::Name{});
-    run([this, job] { job->second = learner_.apply(job->first.step, *job->first.view, *job->first.floats); },
-        [this, job] {
-            kept_->applied = true;
-            lineage_ = job->second;
-            callbacks_.applied(job->first.step, lineage_);
-        });
+    thread_.change([this, job] { job->second = learner_.apply(job->first.step, *job->first.view, *job->first.floats); },
+                   unless_replaced([this, job] {
+                       kept_->applied = true;
+                       lineage_ = job->second;
+                       const Kept& kept = job->first;
+                       callbacks_.applied({.step = kept.step,
+                                           .view = kept.view,
+                                           .before = kept.lineage,
+                                           .lineage = lineage_,
+                                           .taken = kept.taken,
+                                           .result = kept.floats});
+                   }));
 }
 
-// `work` on the compute thread, then `then` here, unless it goes on from elsewhere by then. What both hold is let go
-// here too: buffers go back to a pool that knows one thread.
-void Steps::run(std::function<void()> work, std::function<void()> then) {
-    CHAOS_ASSERT(!computing_);
-    computing_ = true;
-    net::asio::post(thread_, [this, work = std::move(work), then = std::move(then), alive = alive_,
-                              beginning = beginnings_]() mutable {
-        work();
-        net::asio::post(loop_, [this, work = std::move(work), then = std::move(then), alive, beginning] {
-            if (!*alive) return;
-            computing_ = false;
-            if (beginning == beginnings_) then();
-            advance();
-        });
-    });
+// After a computation: `then`, unless it goes on from elsewhere by then; and what is next.
+std::function<void()> Steps::unless_replaced(std::function<void()> then) {
+    return [this, then = std::move(then), alive = alive_, beginning = beginnings_] {
+        if (!*alive) return;
+        if (beginning == beginnings_) then();
+        advance();
+    };
 }
 
 // ---- results that are taken, and given
@@ -298,7 +303,8 @@ void Steps::taken() {
             .lineage = lineage_,
             .floats = floats,
             .encoded = encoded,
-            .encoded_owner = taking_->bytes->bytes});
+            .encoded_owner = taking_->bytes->bytes,
+            .taken = true});
 }
 
 void Steps::give_result(NodeId to, std::uint64_t step, std::uint64_t transfer) {

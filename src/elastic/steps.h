@@ -15,11 +15,10 @@
 
 #include "collective/engine.h"
 #include "collective/live.h"
+#include "elastic/compute_thread.h"
 #include "elastic/learner.h"
 #include "elastic/transfers.h"
 #include "live/member.h"
-
-#include <boost/asio/thread_pool.hpp>
 
 #include <functional>
 #include <memory>
@@ -29,19 +28,34 @@
 
 namespace chaos::elastic {
 
+// A result that was applied to the state.
+struct AppliedStep {
+    std::uint64_t step = 0;
+    ViewPtr view;
+    cluster::Name before{};  // the lineage of the state
+    cluster::Name lineage{};
+    bool taken = false;  // from a holder
+    std::shared_ptr<const std::vector<float>> result;
+};
+
+// What the state in memory is.
+struct StateLabel {
+    std::uint64_t applied = 0;
+    cluster::Name lineage{};
+};
+
 class Steps final : public net::BulkReceiver {
 public:
     struct Callbacks {
-        // A step is applied: the lineage of the state then.
-        std::function<void(std::uint64_t step, const cluster::Name& lineage)> applied;
+        std::function<void(const AppliedStep& step)> applied;
         // So many samples took so long.
         std::function<void(std::uint64_t samples, std::chrono::nanoseconds took)> computed;
         std::function<void(const std::string& text)> note;  // for the log; one sentence
         std::function<void(const Error& why)> failed;       // the learner cannot go on
     };
 
-    Steps(net::asio::io_context& loop, Learner& learner, std::size_t result_floats, collective::Encoding encoding,
-          Callbacks callbacks);
+    Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learner, std::size_t result_floats,
+          collective::Encoding encoding, Callbacks callbacks);
     ~Steps() override;
 
     // Once, before the member starts: who it works for.
@@ -62,6 +76,10 @@ public:
     [[nodiscard]] Result<void> received(NodeId from, std::span<const std::uint8_t> message);
 
     [[nodiscard]] std::uint64_t committed() const { return committed_; }
+    // As long as it does not change (compute_thread.h).
+    [[nodiscard]] StateLabel label() const;
+    // Large things of others travel here too.
+    [[nodiscard]] Transfers& transfers() { return transfers_; }
 
     Place place_for(NodeId from, const net::BulkHead& head) override;
     void arrived(NodeId from, const net::BulkHead& head) override;
@@ -91,6 +109,7 @@ private:
         Vector floats;
         std::span<const std::byte> encoded;
         std::shared_ptr<const void> encoded_owner;
+        bool taken = false;
         bool applied = false;
     };
     struct Taking {  // a result from a holder
@@ -111,7 +130,7 @@ private:
     void compute(std::vector<SampleRange> more);
     void begin_exchange();
     void apply();
-    void run(std::function<void()> work, std::function<void()> then);
+    [[nodiscard]] std::function<void()> unless_replaced(std::function<void()> then);
     void ended(collective::ExchangeId id, const collective::Outcome& outcome);
     void commit(Kept result);
     void stop_taking();
@@ -125,6 +144,7 @@ private:
     [[nodiscard]] bool neighbours_connected() const;
 
     net::asio::io_context& loop_;
+    ComputeThread& thread_;
     Learner& learner_;
     std::size_t floats_;
     collective::Encoding encoding_;
@@ -139,16 +159,13 @@ private:
     Held held_;
     std::optional<Kept> kept_;
     std::optional<Taking> taking_;
-    bool computing_ = false;
-    std::uint64_t beginnings_ = 0;   // what was computed before the last one counts for nothing
-    std::function<void()> replace_;  // the state; not done yet
+    std::uint64_t beginnings_ = 0;  // what was computed before the last one counts for nothing
     bool abandoning_ = false;
     std::vector<Vector> vectors_;  // those nobody else holds are free
     cluster::Name scheduled_{};    // the view that schedule_ is of
     SchedulePtr schedule_;
     net::asio::steady_timer patience_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-    net::asio::thread_pool thread_{1};
 };
 
 }  // namespace chaos::elastic

@@ -101,8 +101,14 @@ void Member::join(std::vector<std::string> addresses) {
     }
 }
 
+// Those who are in know whom to join by if they fall out.
+bool Member::is_in() const {
+    return core_->role() == cluster::Role::active || core_->role() == cluster::Role::syncing;
+}
+
 // Who is there is not known yet.
 void Member::contact(std::size_t number) {
+    if (is_in()) return;
     links_.dial(NodeId{}, contacts_[number].address);
 }
 
@@ -158,9 +164,11 @@ Result<void> Member::admit(const net::Proven& peer) {
 }
 
 void Member::link_up(NodeId peer) {
-    const std::string address = links_.dialled(peer);
     worker_.link_up(peer);
     tell(cluster::LinkUp{peer});
+}
+
+void Member::answered(NodeId peer, const std::string& address) {
     for (Contact& contact : contacts_) {
         if (contact.reached || contact.address != address) continue;
         contact.reached = true;
@@ -179,7 +187,7 @@ void Member::dial_failed(NodeId peer, const std::string& address, const std::str
     if (peer != NodeId{}) return tell(cluster::DialFailed{peer});
     for (std::size_t number = 0; number < contacts_.size(); ++number) {
         Contact& unreached = contacts_[number];
-        if (unreached.reached || unreached.address != address) continue;
+        if (unreached.reached || unreached.address != address || is_in()) continue;
         worker_.note("cannot join by " + address + ": " + why);
         unreached.timer->expires_after(unreached.pause);
         unreached.pause = std::min(2 * unreached.pause, longest_pause);

@@ -75,7 +75,8 @@ public:
     // Listens, and takes up what an earlier life left on disk. After an error nothing runs.
     [[nodiscard]] Result<void> start();
     void found(std::uint32_t batch, bool strict);
-    // By whoever is at one of these addresses; each is tried again, ever later, until one lets this node in.
+    // By whoever is at these addresses. Each is tried again, ever later, until somebody answers there, or this node is
+    // in.
     void join(std::vector<std::string> addresses);
     void tell(const cluster::Event& event);
 
@@ -84,7 +85,8 @@ public:
     [[nodiscard]] net::Links& links() { return links_; }
     [[nodiscard]] std::string address() const { return identity_.address; }
 
-    // Closes everything; no call of the worker follows.
+    // Closes everything. No call of the worker follows, but for failed() where a vote could not be kept: the member
+    // then stopped itself.
     void stop();
 
 private:
@@ -99,11 +101,13 @@ private:
     void link_up(NodeId peer) override;
     void link_closed(NodeId peer, const std::string& why) override;
     void dial_failed(NodeId peer, const std::string& address, const std::string& why) override;
+    void answered(NodeId peer, const std::string& address) override;
     void received(NodeId from, std::span<const std::uint8_t> message) override;
     void received_work(NodeId from, std::span<const std::uint8_t> message) override;
     void turned_away(const std::string& who, const std::string& why) override;
 
     [[nodiscard]] bool trains(NodeId node) const;
+    [[nodiscard]] bool is_in() const;
     [[nodiscard]] Result<std::optional<cluster::DiskRecord>> kept_vote() const;
     void drain();
     void schedule_tick();
@@ -125,7 +129,7 @@ private:
     std::vector<Contact> contacts_;
     bool draining_ = false;
     bool stopped_ = false;
-    // Likewise, for timers that have expired by then, when this object may be gone.
+    // False once it is stopped: for timers that have expired by then, when this object may be gone.
     std::shared_ptr<bool> runs_ = std::make_shared<bool>(true);
     std::uint64_t stable_ = 0;
     net::Links links_;

@@ -166,7 +166,8 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     awaitable<Result<StreamPtr>> connect(const std::string& address);
     awaitable<Result<Greeted>> introduce(Stream& stream, const wire::Control& hello, NodeId expected);
     awaitable<void> dial(NodeId peer, std::string address);
-    awaitable<Result<void>> dial_control(NodeId peer, const std::string& address);
+    // `who`: who is there, where that became known.
+    awaitable<Result<void>> dial_control(NodeId peer, const std::string& address, NodeId& who);
     awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);
     awaitable<bool> answers(std::shared_ptr<Link> link);
     void turn_away(const std::string& who, const std::string& why, Cause cause);

@@ -315,12 +315,17 @@ awaitable<Result<LinksState::Greeted>> LinksState::introduce(Stream& stream, con
 }
 
 // A control connection to that node, made a link of.
-awaitable<Result<void>> LinksState::dial_control(NodeId peer, const std::string& address) {
+awaitable<Result<void>> LinksState::dial_control(NodeId peer, const std::string& address, NodeId& who) {
     const Result<StreamPtr> stream = co_await connect(address);
     if (!stream) co_return stream.error();
     const Watchdog watchdog(loop, *stream, options.handshake_limit);
+    // It has proven who it is even if it refuses: where there is a link already, it does.
+    const Result<Proven> proven = co_await (*stream)->handshake();
+    if (!proven) co_return proven.error();
+    who = proven->node;
     const wire::Control ours = hello(wire::Hello::CONTROL, 0, 0);
     const Result<Greeted> greeted = co_await introduce(**stream, ours, peer);
+    if (greeted) who = greeted->peer;
     Result<void> done = greeted ? Result<void>{} : Result<void>{greeted.error()};
     if (greeted) done = co_await install(*greeted, *stream, true, address);
     if (!done) (*stream)->close();
@@ -330,9 +335,13 @@ awaitable<Result<void>> LinksState::dial_control(NodeId peer, const std::string&
 awaitable<void> LinksState::dial(NodeId peer, std::string address) {
     const std::shared_ptr<LinksState> keep = shared_from_this();
     ++dialling[peer];
-    const Result<void> done = co_await dial_control(peer, address);
+    NodeId who;
+    const Result<void> done = co_await dial_control(peer, address, who);
     if (--dialling[peer] == 0) dialling.erase(peer);
-    if (stopped || done) co_return;
+    if (stopped) co_return;
+    if (peer == NodeId{} && links.contains(who)) co_return events.answered(who, address);
+    if (peer == NodeId{}) co_return events.dial_failed(peer, address, done ? "the link ended" : done.error().message);
+    if (done) co_return;
     if (orphans.erase(peer) > 0) co_return events.link_closed(peer, done.error().message);
     if (!links.contains(peer)) events.dial_failed(peer, address, done.error().message);
 }
@@ -456,11 +465,6 @@ void Links::stop() {
 
 bool Links::linked(NodeId peer) const {
     return state_->links.contains(peer);
-}
-
-std::string Links::dialled(NodeId peer) const {
-    const auto link = state_->links.find(peer);
-    return link == state_->links.end() ? "" : link->second->address;
 }
 
 const LinkCounters& Links::counters() const {

@@ -72,6 +72,8 @@ public:
     virtual void link_up(NodeId peer) = 0;
     virtual void link_closed(NodeId peer, const std::string& why) = 0;
     virtual void dial_failed(NodeId peer, const std::string& address, const std::string& why) = 0;
+    // Who answers where a zero id was dialled: there is a link with it, this one or one that stood before.
+    virtual void answered(NodeId peer, const std::string& address) = 0;
     virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;       // of the cluster's protocol
     virtual void received_work(NodeId from, std::span<const std::uint8_t> message) = 0;  // of those who work
     // Somebody was turned away; one line for the log. Where there are too many of them, `why` tells how many others
@@ -137,7 +139,8 @@ public:
     // "host:port", "[v6]:port", ":port" (loopback). Port 0: any that is free. Where we listen then.
     [[nodiscard]] Result<tcp::endpoint> listen(const std::string& address);
 
-    // A link to the node at `address`: link_up or dial_failed follows. A zero id: whoever answers there. Names are
+    // A link to the node at `address`: link_up or dial_failed follows, or nothing where there is one by then. A zero
+    // id: to whoever answers there; answered(), after link_up if that is due, or dial_failed follows. Names are
     // resolved anew each time.
     void dial(NodeId peer, const std::string& address);
 
@@ -158,15 +161,14 @@ public:
     // Measures the round trip of a control message.
     bool ping(NodeId peer);
 
-    // Closes the link once what was sent before has left. No link_closed follows.
+    // Closes the link once the messages sent before have left, or after a while; bulk data is not waited for. There is
+    // no such link from now on, and nothing of it is heard: no link_closed follows.
     void close(NodeId peer);
     // Everything, at once: no event follows, and no bulk data. Its destructor stops it too.
     void stop();
 
     [[nodiscard]] bool linked(NodeId peer) const;
     [[nodiscard]] std::vector<NodeId> peers() const;
-    // Where we dialled it; empty: it dialled us, or there is no link.
-    [[nodiscard]] std::string dialled(NodeId peer) const;
     [[nodiscard]] LinkFigures figures(NodeId peer) const;
     [[nodiscard]] const LinkCounters& counters() const;
 

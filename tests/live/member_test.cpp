@@ -2,6 +2,7 @@
 #include "live/member.h"
 
 #include "base/file.h"
+#include "live/hermit.h"
 #include "temporary_folder.h"
 #include "toy_node/toy_node.h"
 
@@ -117,6 +118,22 @@ TEST(Member, OneEndOfALinkThatCanBeDialledIsEnough) {
     ASSERT_TRUE(village.reach(5)) << village.notes;
     EXPECT_EQ(village.views[0]->active_count(), 3U);
     village.expect_agreement();
+}
+
+// A contact may have dialled the newcomer first.
+TEST(Member, JoinsByWhoeverThereIsALinkWith) {
+    io_context loop{1};
+    elastic::Hermit founder(loop);
+    founder.member.found(elastic::batch, false);
+    elastic::Hermit newcomer(loop);
+    const auto linked = [&] {
+        return founder.member.links().linked(newcomer.member.id()) &&
+               newcomer.member.links().linked(founder.member.id());
+    };
+    founder.member.links().dial(newcomer.member.id(), newcomer.member.address());
+    ASSERT_TRUE(founder.wait(linked));
+    newcomer.member.join({founder.member.address()});
+    EXPECT_TRUE(founder.wait([&] { return newcomer.let_in; })) << founder.notes << newcomer.notes;
 }
 
 // Its neighbours go on dialling a node that did not come about.

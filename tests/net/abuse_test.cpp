@@ -108,6 +108,7 @@ public:
     void link_up(NodeId peer) override { up.push_back(peer); }
     void link_closed(NodeId peer, const std::string& why) override { closed.emplace_back(peer, why); }
     void dial_failed(NodeId, const std::string&, const std::string&) override {}
+    void answered(NodeId, const std::string&) override {}
     void received(NodeId from, std::span<const std::uint8_t> message) override {
         ++messages[from];
         if (message.size() > 8) links.send(from, message);
@@ -161,6 +162,7 @@ public:
     void link_up(NodeId) override { up = true; }
     void link_closed(NodeId, const std::string& why) override { closed = why; }
     void dial_failed(NodeId, const std::string&, const std::string& why) override { closed = why; }
+    void answered(NodeId, const std::string&) override {}
     void received(NodeId, std::span<const std::uint8_t> message) override {
         Clock::rep then = 0;
         std::memcpy(&then, message.data() + 8, sizeof then);

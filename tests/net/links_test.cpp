@@ -45,6 +45,19 @@ TEST(Links, CarryMessagesBothWays) {
     EXPECT_FALSE(pair.a.links.send(NodeId{.high = 1, .low = 1}, hello));
 }
 
+// Whoever answers where nobody in particular was dialled is named, though there is a link with it already; whichever of
+// the two connections stays.
+TEST(Links, WhoAnswersIsToldThoughThereIsALinkAlready) {
+    Pair pair;
+    pair.a.links.dial({}, pair.b.address);
+    ASSERT_TRUE(pair.a.wait([&] { return pair.a.events.size() == 2; }));
+    EXPECT_EQ(pair.a.events.back(), "answered " + cluster::brief(pair.b.id));
+    pair.b.links.dial({}, pair.a.address);
+    ASSERT_TRUE(pair.a.wait([&] { return pair.b.events.size() == 2; }));
+    EXPECT_EQ(pair.b.events.back(), "answered " + cluster::brief(pair.a.id));
+    EXPECT_TRUE(pair.a.links.linked(pair.b.id) && pair.b.links.linked(pair.a.id));
+}
+
 TEST(Links, MeasureTheRoundTrip) {
     Pair pair;
     ASSERT_TRUE(pair.a.links.ping(pair.b.id));

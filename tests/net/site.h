@@ -64,6 +64,7 @@ public:
         events.push_back("failed");
         reasons.push_back(why);
     }
+    void answered(NodeId peer, const std::string&) override { events.push_back("answered " + cluster::brief(peer)); }
     void received(NodeId, std::span<const std::uint8_t> message) override {
         messages.emplace_back(message.begin(), message.end());
     }
