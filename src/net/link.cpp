@@ -76,7 +76,7 @@ void Link::send_cluster(std::span<const std::uint8_t> message) {
 }
 
 void Link::queue(std::vector<std::byte> frame) {
-    if (ended || closing) return;
+    if (ended || closing || failing) return;
     ++figures.control_sent;
     if (idle && frame.size() <= Stream::max_now_bytes) {
         idle = control->write_now(frame, {});
@@ -88,9 +88,15 @@ void Link::queue(std::vector<std::byte> frame) {
     outgoing.push_back(std::move(frame));
     if (outgoing_bytes > state.options.max_waiting_bytes) {
         ++state.counters.dropped_slow;
-        return end("it does not read what it is sent");
+        return end_soon("it does not read what it is sent");
     }
     wake.cancel();
+}
+
+// Whoever sends does not expect to hear of the link's end before that is done.
+void Link::end_soon(const std::string& why) {
+    failing = true;
+    asio::post(state.loop, [self = shared_from_this(), why] { self->end(why); });
 }
 
 // The link is over, for whatever reason. Coroutines that still hold it see `ended`.
@@ -229,7 +235,7 @@ Result<double> Link::handle(std::span<const std::byte> frame) {
             if (frames <= place.confirmed) return next_to_nothing;  // a fresh connection's greeting told it before
             if (!plausible(message.arrived().place(), frames))
                 return Error{"it says that more has arrived than was sent"};
-            for (; place.confirmed < frames; ++place.confirmed) place.unconfirmed.pop_front();
+            confirm(place, frames);
             return next_to_nothing;
         }
         case wire::Control::kRefusal:
@@ -245,13 +251,30 @@ bool Link::plausible(std::uint32_t number, std::uint64_t frames_arrived) const {
     return frames_arrived >= place.confirmed && frames_arrived - place.confirmed <= place.unconfirmed.size();
 }
 
+// It is on its way, and kept until it is known to have arrived.
+void Link::sent(BulkPlace& place, BulkFrame frame) {
+    unconfirmed_bytes += sizeof frame + frame.payload.size();
+    place.unconfirmed.push_back(std::move(frame));
+    if (unconfirmed_bytes <= state.options.max_unconfirmed_bytes || failing) return;
+    ++state.counters.dropped_unconfirmed;
+    end_soon("it does not confirm what it is sent");
+}
+
+void Link::confirm(BulkPlace& place, std::uint64_t frames) {
+    for (; place.confirmed < frames; ++place.confirmed) {
+        unconfirmed_bytes -= sizeof(BulkFrame) + place.unconfirmed.front().payload.size();
+        place.unconfirmed.pop_front();
+    }
+}
+
 // A fresh connection for this place. What had not arrived before is sent again.
 void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t frames_arrived) {
     BulkPlace& place = *places[number];
     CHAOS_ASSERT(plausible(number, frames_arrived));
-    for (; place.confirmed < frames_arrived; ++place.confirmed) place.unconfirmed.pop_front();
+    confirm(place, frames_arrived);
     while (!place.unconfirmed.empty()) {
         BulkFrame& frame = place.unconfirmed.back();
+        unconfirmed_bytes -= sizeof frame + frame.payload.size();
         place.waiting[static_cast<std::size_t>(frame.head.kind)].push_front(std::move(frame));
         place.unconfirmed.pop_back();
     }
@@ -275,7 +298,7 @@ bool Link::send_now(BulkPlace& place, BulkFrame& frame) {
     place.idle = place.stream->write_now(encode(frame.head), frame.payload);
     if (!place.idle) place.wake.cancel();
     figures.bulk_sent_bytes += frame.payload.size();
-    place.unconfirmed.push_back(std::move(frame));
+    sent(place, std::move(frame));
     return true;
 }
 
@@ -348,15 +371,15 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
         }
         place.idle = false;
         if (!next) {
-            if (const Result<void> sent = co_await stream->write({}, {}); !sent) co_return stream->close();
+            if (const Result<void> rest = co_await stream->write({}, {}); !rest) co_return stream->close();
             continue;
         }
         const BulkFrame frame = *next;
-        place.unconfirmed.push_back(std::move(*next));
+        sent(place, std::move(*next));
         place.writing = true;
-        const Result<void> sent = co_await stream->write(encode(frame.head), frame.payload);
+        const Result<void> written = co_await stream->write(encode(frame.head), frame.payload);
         if (place.stream == stream) place.writing = false;
-        if (!sent) co_return stream->close();  // the reader notices, and a new connection takes its place
+        if (!written) co_return stream->close();  // the reader notices, and a new connection takes its place
         figures.bulk_sent_bytes += frame.payload.size();
     }
 }

@@ -75,7 +75,9 @@ struct Link : std::enable_shared_from_this<Link> {
     std::uint64_t paced = no_limit;  // what the pacer allows all places together
     bool pacing = false;             // keep_pace() runs
     bool closing = false;            // on purpose, once everything has left
+    bool failing = false;            // it ends as soon as whoever is at work now is done
     bool ended = false;
+    std::size_t unconfirmed_bytes = 0;  // of all places
     LinkFigures figures;
     RateMeter meter;                                         // of what comes over all places
     Allowance allowance;                                     // of control messages
@@ -90,6 +92,8 @@ struct Link : std::enable_shared_from_this<Link> {
     void queue_bulk(BulkFrame frame, std::uint32_t lane);
     std::optional<BulkFrame> next_frame(BulkPlace& place);
     bool send_now(BulkPlace& place, BulkFrame& frame);
+    void sent(BulkPlace& place, BulkFrame frame);
+    void confirm(BulkPlace& place, std::uint64_t frames);
     // Whether bulk data waits, or is not known to have arrived.
     [[nodiscard]] bool has_bulk() const;
     [[nodiscard]] bool busy(const BulkPlace& place) const;
@@ -101,6 +105,7 @@ struct Link : std::enable_shared_from_this<Link> {
     [[nodiscard]] bool plausible(std::uint32_t place, std::uint64_t frames_arrived) const;
     void attach(std::uint32_t place, const StreamPtr& stream, std::uint64_t frames_arrived);
     void end(const std::string& why);
+    void end_soon(const std::string& why);
 
     awaitable<void> read_control(StreamPtr stream);
     awaitable<bool> hold_back(Allowance::Clock::duration pause);

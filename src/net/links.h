@@ -47,6 +47,9 @@ struct LinkOptions {
     std::chrono::milliseconds handshake_limit{5000};
     std::size_t max_strangers = 64;            // connections that have not said who they are
     std::size_t max_waiting_bytes = 32 << 20;  // of control messages to one peer; beyond that it is dropped
+    // Bulk data that one peer was sent and did not confirm; beyond that it is dropped. An honest one confirms every few
+    // MiB: more than that, and what a long fat pipe holds both ways, is never on its way.
+    std::size_t max_unconfirmed_bytes = std::size_t{1} << 30;
     // A handshake costs the node half a millisecond of computing. Whoever comes too soon waits at the door.
     double handshakes_per_s = 100;
     double handshakes_at_once = 200;
@@ -115,13 +118,14 @@ struct LinkFigures {
 
 // Trouble with others, by cause, since this node began.
 struct LinkCounters {
-    std::uint64_t turned_away = 0;       // connections, for whichever of the next four causes
-    std::uint64_t too_many = 0;          // turned away unheard: too many strangers
-    std::uint64_t handshake_failed = 0;  // did not get as far as a greeting, or not in time
-    std::uint64_t refused = 0;           // greeted, but is not wanted
-    std::uint64_t malformed = 0;         // greeting or link that ended because of what was said
-    std::uint64_t dropped_slow = 0;      // links that ended because the peer does not read
-    std::uint64_t dropped_loud = 0;      // ... because it sends more control messages than anybody needs
+    std::uint64_t turned_away = 0;          // connections, for whichever of the next four causes
+    std::uint64_t too_many = 0;             // turned away unheard: too many strangers
+    std::uint64_t handshake_failed = 0;     // did not get as far as a greeting, or not in time
+    std::uint64_t refused = 0;              // greeted, but is not wanted
+    std::uint64_t malformed = 0;            // greeting or link that ended because of what was said
+    std::uint64_t dropped_slow = 0;         // links that ended because the peer does not read
+    std::uint64_t dropped_unconfirmed = 0;  // ... because it does not confirm what it was sent
+    std::uint64_t dropped_loud = 0;         // ... because it sends more control messages than anybody needs
     std::uint64_t handshakes_delayed = 0;
     std::uint64_t control_delayed = 0;  // how often a peer was not read because it sent too many messages
 };

@@ -94,6 +94,7 @@ public:
         options.handshake_limit = milliseconds(1000);
         options.max_waiting_bytes = 8 << 20;
         options.longest_loud = milliseconds(1000);
+        options.max_unconfirmed_bytes = 16 << 20;
         return options;
     }
 
@@ -380,6 +381,24 @@ TEST_F(Abuse, WhoeverDoesNotReadIsDropped) {
     });
     EXPECT_EQ(node.counters().dropped_slow, 1U);
     EXPECT_FALSE(node.ask([&] { return node.links.linked(id); }));
+}
+
+TEST_F(Abuse, WhoeverDoesNotConfirmIsDropped) {
+    const auto data = std::make_shared<std::vector<std::byte>>(max_bulk_bytes);
+    suffer([&] {
+        Abuser miser = peer();
+        EXPECT_TRUE(miser.link());
+        Abuser place = miser.another();
+        EXPECT_TRUE(place.link_bulk(0, 0));
+        node.ask([&] {
+            for (int i = 0; i < 64; ++i) node.links.send_bulk(miser.id(), {.bytes = max_bulk_bytes}, *data, 0, data);
+        });
+        place.wait_for_end();  // it reads all of it
+        miser.wait_for_end();
+    });
+    EXPECT_EQ(node.counters().dropped_unconfirmed, 1U);
+    EXPECT_THAT(node.ask([&] { return node.closed.back().second; }), HasSubstr("does not confirm"));
+    EXPECT_TRUE(becomes([&] { return data.use_count() == 1; }));
 }
 
 TEST_F(Abuse, QuestionsWhoseAnswersNobodyReads) {
