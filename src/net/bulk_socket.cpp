@@ -28,7 +28,10 @@ std::optional<SocketReport> report_of(int socket) {
     return SocketReport{.delivered_bytes = std::uint64_t{info.tcpi_delivered} * info.tcpi_snd_mss,
                         .bytes_per_s = info.tcpi_delivery_rate,
                         .round_trip = std::chrono::microseconds(info.tcpi_rtt),
-                        .shortest_round_trip = std::chrono::microseconds(info.tcpi_min_rtt)};
+                        .shortest_round_trip = std::chrono::microseconds(info.tcpi_min_rtt),
+                        // A single probe of a full receiver may be on its way.
+                        .answer_due = info.tcpi_unacked > 0 || info.tcpi_probes > 1,
+                        .heard = std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
 }  // namespace chaos::net

@@ -21,6 +21,8 @@ struct SocketReport {
     std::uint64_t bytes_per_s = 0;           // delivered lately
     std::chrono::nanoseconds round_trip{0};  // smoothed
     std::chrono::nanoseconds shortest_round_trip{0};
+    bool answer_due = false;             // the other end is to confirm something, or to say whether it has room again
+    std::chrono::milliseconds heard{0};  // since it last confirmed anything
 };
 [[nodiscard]] std::optional<SocketReport> report_of(int socket);
 

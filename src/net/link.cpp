@@ -28,6 +28,10 @@ constexpr double equal_share = 0.2;
 constexpr std::size_t least_unsent_bytes = 16 << 10;
 constexpr std::uint64_t unsent_per_s = 250;  // the system takes 4 ms ahead
 
+bool any_in(const BulkQueues& queues) {
+    return std::ranges::any_of(queues, [](const auto& queue) { return !queue.empty(); });
+}
+
 // Sleeps until somebody cancels the timer.
 awaitable<void> sleep_on(asio::steady_timer& timer) {
     timer.expires_at(asio::steady_timer::time_point::max());
@@ -50,6 +54,7 @@ Link::Link(LinksState& links, NodeId other)
       peer(other),
       wake(links.loop),
       closing_limit(links.loop),
+      watching(links.loop),
       allowance(links.options.control_per_s, links.options.control_at_once, Allowance::Clock::now()) {}
 
 void Link::start() {
@@ -60,6 +65,7 @@ void Link::start() {
         asio::co_spawn(self->state.loop, self->read_control(self->control), asio::detached);
     });
     asio::co_spawn(state.loop, write_control(control), asio::detached);
+    asio::co_spawn(state.loop, watch_places(), asio::detached);
     if (!dialled) return;
     for (std::uint32_t place = 0; place < places.size(); ++place)
         asio::co_spawn(state.loop, keep_bulk(place), asio::detached);
@@ -107,6 +113,7 @@ void Link::end(const std::string& why) {
     control->close();
     wake.cancel();
     closing_limit.cancel();
+    watching.cancel();
     state.closing.erase(keep);
     for (const auto& place : places) {
         if (place->stream) place->stream->close();
@@ -282,6 +289,8 @@ void Link::attach(std::uint32_t number, const StreamPtr& stream, std::uint64_t f
     place.stream = stream;
     place.may_read.cancel();
     place.writing = place.idle = false;
+    place.unheard_since.reset();
+    place.lacking_since.reset();
     place.delivered_bytes = 0;
     place.bytes_per_s = 0.0;
     place.limit = no_limit;
@@ -371,7 +380,7 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
         }
         place.idle = false;
         if (!next) {
-            if (const Result<void> rest = co_await stream->write({}, {}); !rest) co_return stream->close();
+            if (const Result<void> rest = co_await stream->write({}, {}); !rest) co_return lose(place, stream);
             continue;
         }
         const BulkFrame frame = *next;
@@ -379,23 +388,57 @@ awaitable<void> Link::write_bulk(std::uint32_t number, StreamPtr stream) {
         place.writing = true;
         const Result<void> written = co_await stream->write(encode(frame.head), frame.payload);
         if (place.stream == stream) place.writing = false;
-        if (!written) co_return stream->close();  // the reader notices, and a new connection takes its place
+        if (!written) co_return lose(place, stream);  // and a new connection takes its place
         figures.bulk_sent_bytes += frame.payload.size();
     }
 }
 
 bool Link::has_bulk() const {
-    const auto any = [](const BulkQueues& queues) {
-        return std::ranges::any_of(queues, [](const auto& queue) { return !queue.empty(); });
-    };
-    return any(waiting) || std::ranges::any_of(places, [&](const auto& place) {
-               return any(place->waiting) || !place->unconfirmed.empty();
+    return any_in(waiting) || std::ranges::any_of(places, [&](const auto& place) {
+               return any_in(place->waiting) || !place->unconfirmed.empty();
            });
 }
 
+// Whether bulk data waits because this place has no connection.
+bool Link::needs_connection(const BulkPlace& place) const {
+    if (place.stream) return false;
+    if (any_in(place.waiting) || !place.unconfirmed.empty()) return true;
+    return &place != places.back().get() && any_in(waiting) &&
+           std::none_of(places.begin(), places.end() - 1, [](const auto& other) { return other->stream != nullptr; });
+}
+
+// The system would wait for a quarter of an hour before it tells that nothing is answered any more. (TCP_USER_TIMEOUT
+// would also end connections whose other end answers, but does not want to read yet: receivers may wait for long.)
+awaitable<void> Link::watch_places() {
+    const std::shared_ptr<Link> keep = shared_from_this();
+    const auto limit = state.options.longest_without_bulk;
+    const auto interval = limit / 8;
+    const auto lasts = [&](std::optional<Clock::time_point>& since, bool condition) {
+        if (!condition) {
+            since.reset();
+        } else if (!since) {
+            since = Clock::now();
+        }
+        return since && Clock::now() - *since >= limit;
+    };
+    while (!ended) {
+        watching.expires_after(interval);
+        co_await watching.async_wait(asio::as_tuple(asio::use_awaitable));
+        if (ended) co_return;
+        for (const auto& place : places) {
+            const std::optional<SocketReport> report =
+                place->stream ? report_of(place->stream->socket().native_handle()) : std::nullopt;
+            const bool unheard = report && report->answer_due && report->heard > interval;
+            if (lasts(place->unheard_since, unheard)) lose(*place, place->stream);
+            if (!lasts(place->lacking_since, needs_connection(*place))) continue;
+            ++state.counters.dropped_without_bulk;
+            co_return end("bulk data waits for a connection that does not come");
+        }
+    }
+}
+
 bool Link::busy(const BulkPlace& place) const {
-    return place.stream &&
-           (place.writing || std::ranges::any_of(place.waiting, [](const auto& queue) { return !queue.empty(); }));
+    return place.stream && (place.writing || any_in(place.waiting));
 }
 
 std::size_t Link::busy_places() const {
@@ -547,11 +590,17 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
         figures.bulk_received_bytes += head->bytes;
         bulk_arrived(number, head->bytes);
     }
-    if (ended || place.stream != stream) co_return;
+    lose(place, stream);
+}
+
+// This connection is no more; whoever reads or writes on it finds out.
+void Link::lose(BulkPlace& place, StreamPtr stream) {
     stream->close();
+    if (ended || place.stream != stream) return;
     place.stream.reset();
     place.writing = place.idle = false;
     place.wake.cancel();
+    place.may_read.cancel();
 }
 
 void Link::bulk_arrived(std::uint32_t number, std::size_t bytes) {

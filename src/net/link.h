@@ -48,6 +48,9 @@ struct BulkPlace {
     std::size_t unsent_bytes = most_unsent_bytes;  // ... and how much it takes ahead
     asio::steady_timer wake;                       // the writer sleeps on it
     asio::steady_timer may_read;                   // the reader, when its receiver is not ready
+    // Since when something was due from the other end, or a connection to it, and did not come.
+    std::optional<Clock::time_point> unheard_since;
+    std::optional<Clock::time_point> lacking_since;
 };
 
 struct LinksState;
@@ -66,7 +69,8 @@ struct Link : std::enable_shared_from_this<Link> {
     std::size_t outgoing_bytes = 0;
     asio::steady_timer wake;  // the writer of control frames sleeps on it
     asio::steady_timer closing_limit;
-    bool idle = false;  // nothing is being written, nor waits: what is short may leave at once
+    asio::steady_timer watching;  // watch_places() sleeps on it
+    bool idle = false;            // nothing is being written, nor waits: what is short may leave at once
     std::vector<std::unique_ptr<BulkPlace>> places;  // the last is for results alone
     BulkQueues waiting;                              // for the first place that is free
     // What state may send before gradients do: grows with what they send.
@@ -100,6 +104,8 @@ struct Link : std::enable_shared_from_this<Link> {
     [[nodiscard]] std::size_t busy_places() const;
     std::optional<Pacer::Sample> ask_connections(std::chrono::nanoseconds elapsed);
     void set_limits(std::uint64_t all);
+    void lose(BulkPlace& place, StreamPtr stream);
+    [[nodiscard]] bool needs_connection(const BulkPlace& place) const;
     static void keep_unsent(BulkPlace& place, std::size_t bytes);
     // Whether that many frames can have arrived at the other end.
     [[nodiscard]] bool plausible(std::uint32_t place, std::uint64_t frames_arrived) const;
@@ -114,6 +120,7 @@ struct Link : std::enable_shared_from_this<Link> {
     awaitable<void> write_bulk(std::uint32_t place, StreamPtr stream);
     awaitable<void> keep_bulk(std::uint32_t place);
     awaitable<void> keep_pace();
+    awaitable<void> watch_places();
     awaitable<Result<void>> take_payload(BulkPlace& at, Stream& stream, const BulkHead& head);
     Result<double> handle(std::span<const std::byte> frame);
     void bulk_arrived(std::uint32_t place, std::size_t bytes);

@@ -8,7 +8,8 @@
 //
 // Either end may dial; one that can be dialled is enough. If both dial at once, the connection dialled by the smaller
 // id stays. The end that dialled the control connection dials the bulk ones too, and dials them again, ever later, if
-// they break. When the control connection ends, the link ends.
+// they break. When the control connection ends, the link ends; so it does when bulk data waits for long for a
+// connection that does not come back.
 //
 // Bulk data is paced (pacing.h), so that urgent messages do not wait in the queue of a slow line; a node may also be
 // told how much it may send in all. (Within one machine there is no line to be careful of, and nothing is paced unless
@@ -62,6 +63,9 @@ struct LinkOptions {
     std::uint64_t max_send_bytes_per_s = 0;       // of bulk data over all links, for who pays by the byte; 0: no limit
     // Of what a link sends while gradients wait without end: what a joiner can count on.
     std::uint32_t state_share_percent = 10;
+    // A bulk connection that is not answered for so long is dialled anew; a link whose bulk data waits for so long for
+    // a connection ends.
+    std::chrono::milliseconds longest_without_bulk{15'000};
     bool in_the_clear = false;  // no TLS: tests and benches only
     NodeId clear_id = {};       // who we say we are, in the clear
 };
@@ -118,14 +122,15 @@ struct LinkFigures {
 
 // Trouble with others, by cause, since this node began.
 struct LinkCounters {
-    std::uint64_t turned_away = 0;          // connections, for whichever of the next four causes
-    std::uint64_t too_many = 0;             // turned away unheard: too many strangers
-    std::uint64_t handshake_failed = 0;     // did not get as far as a greeting, or not in time
-    std::uint64_t refused = 0;              // greeted, but is not wanted
-    std::uint64_t malformed = 0;            // greeting or link that ended because of what was said
-    std::uint64_t dropped_slow = 0;         // links that ended because the peer does not read
-    std::uint64_t dropped_unconfirmed = 0;  // ... because it does not confirm what it was sent
-    std::uint64_t dropped_loud = 0;         // ... because it sends more control messages than anybody needs
+    std::uint64_t turned_away = 0;           // connections, for whichever of the next four causes
+    std::uint64_t too_many = 0;              // turned away unheard: too many strangers
+    std::uint64_t handshake_failed = 0;      // did not get as far as a greeting, or not in time
+    std::uint64_t refused = 0;               // greeted, but is not wanted
+    std::uint64_t malformed = 0;             // greeting or link that ended because of what was said
+    std::uint64_t dropped_slow = 0;          // links that ended because the peer does not read
+    std::uint64_t dropped_unconfirmed = 0;   // ... because it does not confirm what it was sent
+    std::uint64_t dropped_loud = 0;          // ... because it sends more control messages than anybody needs
+    std::uint64_t dropped_without_bulk = 0;  // ... because a bulk connection did not come back
     std::uint64_t handshakes_delayed = 0;
     std::uint64_t control_delayed = 0;  // how often a peer was not read because it sent too many messages
 };

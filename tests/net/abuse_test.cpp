@@ -95,6 +95,7 @@ public:
         options.max_waiting_bytes = 8 << 20;
         options.longest_loud = milliseconds(1000);
         options.max_unconfirmed_bytes = 16 << 20;
+        options.longest_without_bulk = milliseconds(1000);
         return options;
     }
 
@@ -531,6 +532,48 @@ TEST_F(Abuse, BulkConnectionsThatAreNeverAnswered) {
         for (Connection& attempt : attempts) attempt.wait_for_end();
     });
     EXPECT_EQ(node.ask([&] { return node.closed.size(); }), 1U);
+}
+
+TEST_F(Abuse, BulkDataDoesNotWaitForEverForAConnection) {
+    const auto data = std::make_shared<std::vector<std::byte>>(1000);
+    const auto send_one = [&](const Abuser& to, BulkKind kind) {
+        node.ask([&] { node.links.send_bulk(to.id(), {.kind = kind, .bytes = 1000}, *data, any_lane, data); });
+    };
+    suffer([&] {
+        for (const BulkKind kind : {BulkKind::gradients, BulkKind::results}) {
+            Abuser abuser = peer();
+            EXPECT_TRUE(abuser.link());
+            send_one(abuser, kind);
+            abuser.wait_for_end();
+        }
+        Abuser abuser = peer();
+        EXPECT_TRUE(abuser.link());
+        {
+            Abuser place = abuser.another();
+            EXPECT_TRUE(place.link_bulk(0, 0));
+            send_one(abuser, BulkKind::gradients);
+            place.reset();
+        }
+        abuser.wait_for_end();
+    });
+    EXPECT_EQ(node.counters().dropped_without_bulk, 3U);
+    EXPECT_THAT(node.ask([&] { return node.closed.back().second; }), HasSubstr("does not come"));
+    EXPECT_TRUE(becomes([&] { return data.use_count() == 1; }));
+}
+
+TEST_F(Abuse, ABulkConnectionThatIsCutIsNoticed) {
+    const auto data = std::make_shared<std::vector<std::byte>>(1000);
+    suffer([&] {
+        Abuser abuser = peer();
+        EXPECT_TRUE(abuser.link());
+        Abuser place = abuser.another();
+        EXPECT_TRUE(place.link_bulk(0, 0));
+        place.cut();
+        node.ask([&] { node.links.send_bulk(abuser.id(), {.bytes = 1000}, *data, 0, data); });
+        abuser.wait_for_end();  // for it does not come back
+    });
+    EXPECT_EQ(node.counters().dropped_without_bulk, 1U);
+    EXPECT_TRUE(becomes([&] { return data.use_count() == 1; }));
 }
 
 TEST_F(Abuse, EverythingAtOnce) {

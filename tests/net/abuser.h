@@ -9,6 +9,7 @@
 #include <openssl/ssl.h>
 
 #include <arpa/inet.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -58,6 +59,12 @@ public:
         const linger at_once{.l_onoff = 1, .l_linger = 0};
         if (socket_ >= 0) ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         close();
+    }
+    // Nothing that is sent to it is answered any more, as when the line is cut.
+    void cut() const {
+        sock_filter nothing{.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};
+        const sock_fprog filter{.len = 1, .filter = &nothing};
+        EXPECT_EQ(::setsockopt(socket_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
     }
     [[nodiscard]] int number() const { return socket_; }
 
@@ -182,6 +189,7 @@ public:
     }
     void close() { connection_.close(); }
     void reset() { connection_.reset(); }
+    void cut() { connection_.cut(); }
 
     std::uint64_t instance = 0;
     NodeId claimed;  // in its greeting
