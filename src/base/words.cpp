@@ -47,4 +47,12 @@ std::string one_of(std::span<const std::string_view> words) {
     return text;
 }
 
+std::string printable(std::string_view text) {
+    std::string fit(text.substr(0, max_quoted_bytes));
+    for (char& character : fit)
+        if (character < ' ' || character > '~') character = '?';
+    if (text.size() > max_quoted_bytes) fit += "...";
+    return fit;
+}
+
 }  // namespace chaos

@@ -1,6 +1,8 @@
-// Helping a person who mistyped: the nearest known word, and lists in plain English.
+// Words for people: the nearest known one for who mistyped, lists in plain English, and what others say made fit to
+// read.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,5 +14,9 @@ namespace chaos {
 
 // "a, b or c"
 [[nodiscard]] std::string one_of(std::span<const std::string_view> words);
+
+// What somebody else said, for the log: one line, not too long, and nothing in it that a terminal would obey.
+inline constexpr std::size_t max_quoted_bytes = 200;
+[[nodiscard]] std::string printable(std::string_view text);
 
 }  // namespace chaos

@@ -8,6 +8,7 @@
 //      | ◄── LinkConsent (signed) ────────────────────────── |
 //      | ── Request join (consents) ► | ── flooded ──► ...
 //      | ◄── History: the view that lists it
+#include "base/words.h"
 #include "cluster/state.h"
 #include "cluster/trust.h"
 
@@ -153,7 +154,7 @@ void Member::State::on_ask(NodeId from, const Ask& ask) {
 void Member::State::on_answer(NodeId from, const Answer& answer) {
     if (role != Role::joining || join.sponsor) return;
     if (!answer.refusal.empty()) {
-        if (refusal != answer.refusal) note("was refused by " + brief(from) + ": " + answer.refusal);
+        if (refusal != answer.refusal) note("was refused by " + brief(from) + ": " + printable(answer.refusal));
         refusal = answer.refusal;
         return;
     }
@@ -200,7 +201,7 @@ void Member::State::on_consent(NodeId from, const LinkConsent& consent, const Me
         return;
     }
     if (!consent.refusal.empty()) {
-        note(brief(from) + " declined a link: " + consent.refusal);
+        note(brief(from) + " declined a link: " + printable(consent.refusal));
         wanted_links.erase(from);
         join.offered.erase(from);
         std::erase_if(join.candidates, [&](const Candidate& candidate) { return candidate.node == from; });

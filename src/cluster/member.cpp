@@ -1,6 +1,7 @@
 #include "cluster/member.h"
 
 #include "base/planted.h"
+#include "base/words.h"
 #include "cluster/state.h"
 
 #include <algorithm>
@@ -210,7 +211,7 @@ std::string Member::why() const {
         case Role::outside:
             return "this node has no cluster; found one or join one";
         case Role::joining:
-            if (!state.refusal.empty()) return "was refused: " + state.refusal + "; goes on asking";
+            if (!state.refusal.empty()) return "was refused: " + printable(state.refusal) + "; goes on asking";
             return "asks to be let in";
         case Role::syncing:
             return "pulls the state from its neighbours";

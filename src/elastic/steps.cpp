@@ -42,7 +42,7 @@ Steps::Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learne
       callbacks_(std::move(callbacks)),
       engine_(transport_,
               {.ended = [this](collective::ExchangeId id, const collective::Outcome& outcome) { ended(id, outcome); },
-               .refused = [this](const collective::Refusal& refusal) { callbacks_.note(say(refusal)); }}),
+               .refused = [this](const collective::Refusal& refusal) { note_limited(say(refusal)); }}),
       patience_(loop) {}
 
 Steps::~Steps() {
@@ -53,6 +53,10 @@ void Steps::connect(live::Member& member) {
     member_ = &member;
     transport_.connect(member.links(), engine_);
     transfers_.connect(member.links());
+}
+
+void Steps::note_limited(const std::string& text) {
+    if (const auto line = lines_.next(text, net::Allowance::Clock::now())) callbacks_.note(*line);
 }
 
 void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage, std::function<void()> replace) {
@@ -294,7 +298,7 @@ void Steps::taken() {
     const Vector floats = fresh_vector();
     const std::span<const std::byte> encoded(taking_->bytes->bytes.get(), taking_->bytes->count);
     if (const auto decoded = collective::decode_result(*taking_->schedule, encoded, *floats); !decoded) {
-        callbacks_.note("a result that was taken is none: " + decoded.error().message);
+        note_limited("a result that was taken is none: " + decoded.error().message);
         taking_->bytes.reset();
         return ask_next();
     }
@@ -333,8 +337,8 @@ Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
         const bool fits =
             !answer.absent() && same(answer.view(), taking_->view->name) && same(answer.lineage(), lineage_);
         if (!fits) {
-            callbacks_.note(cluster::brief(from) + " has no result of step " + std::to_string(taking_->step) +
-                            " that fits here");
+            note_limited(cluster::brief(from) + " has no result of step " + std::to_string(taking_->step) +
+                         " that fits here");
             transfers_.forget(taking_->transfer);
             return {};  // the next one is asked when the patience ends
         }

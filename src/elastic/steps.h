@@ -19,6 +19,7 @@
 #include "elastic/learner.h"
 #include "elastic/transfers.h"
 #include "live/member.h"
+#include "net/limited_lines.h"
 
 #include <functional>
 #include <memory>
@@ -125,6 +126,7 @@ private:
         SchedulePtr schedule;
     };
 
+    void note_limited(const std::string& text);
     void advance();
     void advance_soon();
     void compute(std::vector<SampleRange> more);
@@ -149,6 +151,7 @@ private:
     std::size_t floats_;
     collective::Encoding encoding_;
     Callbacks callbacks_;
+    net::LimitedLines lines_{net::Allowance::Clock::now()};  // about what others send
     live::Member* member_ = nullptr;
     collective::LiveTransport transport_;
     collective::Engine engine_;

@@ -177,7 +177,7 @@ void Member::answered(NodeId peer, const std::string& address) {
 }
 
 void Member::link_closed(NodeId peer, const std::string& why) {
-    worker_.note("the link to " + cluster::brief(peer) + " closed: " + why);
+    note("the link to " + cluster::brief(peer) + " closed: " + why);
     // The core first: what fails with the link has then a cause that it knows.
     tell(cluster::LinkClosed{peer});
     if (!stopped_) worker_.link_down(peer);
@@ -188,7 +188,7 @@ void Member::dial_failed(NodeId peer, const std::string& address, const std::str
     for (std::size_t number = 0; number < contacts_.size(); ++number) {
         Contact& unreached = contacts_[number];
         if (unreached.reached || unreached.address != address || is_in()) continue;
-        worker_.note("cannot join by " + address + ": " + why);
+        note("cannot join by " + address + ": " + why);
         unreached.timer->expires_after(unreached.pause);
         unreached.pause = std::min(2 * unreached.pause, longest_pause);
         unreached.timer->async_wait([this, number, runs = runs_](boost::system::error_code cancelled) {
@@ -209,6 +209,10 @@ void Member::received_work(NodeId from, std::span<const std::uint8_t> message) {
 
 void Member::turned_away(const std::string& who, const std::string& why) {
     worker_.note("turned away " + who + ": " + why);
+}
+
+void Member::note(const std::string& text) {
+    if (const auto line = lines_.next(text, net::Allowance::Clock::now())) worker_.note(*line);
 }
 
 // ---- actions
@@ -245,7 +249,7 @@ void Member::carry_out(cluster::Action& action) {
             } else if constexpr (std::is_same_v<T, cluster::Left>) {
                 worker_.left();
             } else {
-                worker_.note(what.text);
+                note(what.text);
             }
         },
         action);

@@ -11,6 +11,7 @@
 
 #include "cluster/member.h"
 #include "live/watch.h"
+#include "net/limited_lines.h"
 #include "net/links.h"
 #include "net/signer.h"
 
@@ -59,7 +60,7 @@ public:
     virtual void link_down(NodeId peer) = 0;
     virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;
 
-    virtual void note(const std::string& text) = 0;  // for the log; one sentence
+    virtual void note(const std::string& text) = 0;  // for the log; one sentence, and not too many of them
     virtual void failed(const Error& why) = 0;       // the node cannot go on: its vote cannot be kept
 };
 
@@ -114,6 +115,7 @@ private:
     void carry_out(cluster::Action& action);
     void persist(const cluster::DiskRecord& record);
     void dial(NodeId peer, const std::string& address);
+    void note(const std::string& text);
     void contact(std::size_t number);
 
     net::asio::io_context& loop_;
@@ -122,6 +124,7 @@ private:
     cluster::Name institution_;
     Options options_;
     Worker& worker_;
+    net::LimitedLines lines_{net::Allowance::Clock::now()};  // others may cause most of them
     cluster::Identity identity_;
     std::unique_ptr<cluster::Member> core_;
     net::asio::steady_timer tick_;

@@ -1,6 +1,7 @@
 // One link: what travels on its connections.
 #include "net/link.h"
 
+#include "base/words.h"
 #include "net/bulk_socket.h"
 
 #include <boost/asio/as_tuple.hpp>
@@ -246,7 +247,7 @@ Result<double> Link::handle(std::span<const std::byte> frame) {
             return next_to_nothing;
         }
         case wire::Control::kRefusal:
-            end("refused: " + message.refusal());
+            end("refused: " + printable(message.refusal()));
             return all;
         default:
             return Error{"it sent a message that has no place here"};

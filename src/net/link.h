@@ -2,6 +2,7 @@
 #pragma once
 
 #include "net/allowance.h"
+#include "net/limited_lines.h"
 #include "net/links.h"
 #include "net/pacing.h"
 
@@ -158,8 +159,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     std::set<NodeId> orphans;
     LinkCounters counters;
     Allowance handshakes;
-    Allowance lines;                 // of those turned away
-    std::uint64_t without_line = 0;  // turned away since the last line
+    LimitedLines lines;  // of those turned away
     bool stopped = false;
 
     [[nodiscard]] const Tls* encryption() const { return options.in_the_clear ? nullptr : &tls; }

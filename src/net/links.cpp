@@ -1,6 +1,7 @@
 // Links: listening, dialling, greeting, and which of two connections stays.
 #include "net/links.h"
 
+#include "base/words.h"
 #include "net/address.h"
 #include "net/bulk_socket.h"
 #include "net/link.h"
@@ -33,10 +34,6 @@ std::uint64_t random_number() {
     CHAOS_ASSERT(RAND_bytes(reinterpret_cast<unsigned char*>(&number), sizeof number) == 1);
     return number;
 }
-
-// A node that is shouted at writes down what it can and says how much that leaves out.
-constexpr double lines_per_s = 10;
-constexpr double lines_at_once = 200;
 
 // One of those who have not said who they are; until it goes out of scope.
 class Stranger {
@@ -91,7 +88,7 @@ LinksState::LinksState(asio::io_context& io, const SecretKey& key, const Credent
       self(how.in_the_clear ? how.clear_id : node_id(key.public_key())),
       instance(random_number()),
       handshakes(how.handshakes_per_s, how.handshakes_at_once, Allowance::Clock::now()),
-      lines(lines_per_s, lines_at_once, Allowance::Clock::now()) {}
+      lines(Allowance::Clock::now()) {}
 
 wire::Control LinksState::hello(wire::Hello::Purpose purpose, std::uint32_t place, std::uint64_t frames) const {
     wire::Control message;
@@ -150,13 +147,8 @@ awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
 void LinksState::turn_away(const std::string& who, const std::string& why, Cause cause) {
     ++counters.turned_away;
     ++(counters.*cause);
-    if (!lines.take_if_left(1, Allowance::Clock::now())) {
-        ++without_line;
-        return;
-    }
-    const std::string others = "; so were " + std::to_string(without_line) + " others before it";
-    events.turned_away(who, without_line == 0 ? why : why + others);
-    without_line = 0;
+    if (const std::optional<std::string> line = lines.next(why, Allowance::Clock::now()))
+        events.turned_away(who, *line);
 }
 
 // The handshake and the other's Hello.
@@ -167,7 +159,7 @@ awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream, Cause& 
     const Result<wire::Control> message = co_await read_message(stream, max_greeting_bytes, cause);
     if (!message) co_return message.error();
     cause = &LinkCounters::refused;
-    if (message->has_refusal()) co_return Error{"it refuses: " + message->refusal()};
+    if (message->has_refusal()) co_return Error{"it refuses: " + printable(message->refusal())};
     if (!message->has_hello()) co_return Error{"it does not greet"};
     Greeted greeted{.peer = proven->node, .hello = message->hello()};
     if (options.in_the_clear) greeted.peer = {.high = greeted.hello.node_high(), .low = greeted.hello.node_low()};

@@ -83,8 +83,8 @@ public:
     virtual void answered(NodeId peer, const std::string& address) = 0;
     virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;       // of the cluster's protocol
     virtual void received_work(NodeId from, std::span<const std::uint8_t> message) = 0;  // of those who work
-    // Somebody was turned away; one line for the log. Where there are too many of them, `why` tells how many others
-    // were turned away without a line.
+    // Somebody was turned away; one line for the log. Where there are too many of them, some have none, and `why` tells
+    // how many.
     virtual void turned_away(const std::string& who, const std::string& why) = 0;
 };
 

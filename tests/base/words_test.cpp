@@ -22,5 +22,11 @@ TEST(Words, ListsInEnglish) {
     EXPECT_EQ(one_of(std::span(words).first(1)), "learning_rate");
 }
 
+TEST(Words, OfOthersAreShortAndHarmless) {
+    EXPECT_EQ(printable("the run is another"), "the run is another");
+    EXPECT_EQ(printable("a\nb\x1b[2J\xff"), "a?b?[2J?");
+    EXPECT_EQ(printable(std::string(4 << 20, 'x')), std::string(max_quoted_bytes, 'x') + "...");
+}
+
 }  // namespace
 }  // namespace chaos

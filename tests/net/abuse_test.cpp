@@ -402,6 +402,18 @@ TEST_F(Abuse, WhoeverDoesNotConfirmIsDropped) {
     EXPECT_TRUE(becomes([&] { return data.use_count() == 1; }));
 }
 
+TEST_F(Abuse, RefusalsThatFillTheLog) {
+    suffer([&] {
+        Abuser wordy = peer();
+        EXPECT_TRUE(wordy.link());
+        wordy.refuse(std::string(4 << 20, '\n'));
+        wordy.wait_for_end();
+    });
+    const std::string why = node.ask([&] { return node.closed.back().second; });
+    EXPECT_LT(why.size(), 300U);
+    EXPECT_EQ(why.find('\n'), std::string::npos);
+}
+
 TEST_F(Abuse, QuestionsWhoseAnswersNobodyReads) {
     Abuser deaf = peer();
     suffer([&] {

@@ -148,6 +148,11 @@ public:
         message.mutable_arrived()->set_frames(frames);
         write(framed(message));
     }
+    void refuse(const std::string& why) {
+        wire::Control message;
+        message.set_refusal(why);
+        write(framed(message));
+    }
     // As many as it can.
     void send_for(std::chrono::milliseconds time, std::size_t most, const std::vector<std::uint8_t>& content) {
         wire::Control message;
