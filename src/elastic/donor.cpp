@@ -1,0 +1,224 @@
+#include "elastic/donor.h"
+
+#include <algorithm>
+
+namespace chaos::elastic {
+namespace {
+
+constexpr std::size_t kept_results = 4;
+constexpr std::size_t kept_hashes = 4;
+constexpr std::size_t max_wishes = 16384;               // of all joiners
+constexpr std::uint64_t max_given_bytes = 64ULL << 20;  // of shards on their way to one joiner
+constexpr unsigned roots_per_ask = 16;
+
+}  // namespace
+
+Donor::Donor(ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards)
+    : thread_(thread), steps_(steps), trainer_(trainer), shards_(shards) {}
+
+Donor::~Donor() {
+    *alive_ = false;
+}
+
+bool Donor::may_ask(NodeId node) const {
+    const ViewPtr view = member_->core().view();
+    return view != nullptr && view->find(node) != nullptr && view->is_active(member_->id());
+}
+
+bool Donor::may_have(NodeId node, std::uint64_t applied) const {
+    return applied <= member_->core().stable() || member_->core().view()->is_active(node);
+}
+
+void Donor::send(NodeId to, const wire::Work& message) {
+    (void)member_->links().send_work(to, bytes_of(message));  // no link: it asks again, or somebody else
+}
+
+// ---- shards
+
+void Donor::received(NodeId from, const wire::ShardAsk& ask) {
+    const state::ShardSpan span{.first = ask.first(), .count = ask.count()};
+    if (may_ask(from) && shards_.fits(span) && shard_wishes_.size() < max_wishes) {
+        shard_wishes_.push_back({.from = from, .transfer = ask.transfer(), .span = span});
+        return serve();
+    }
+    wire::Work message;
+    message.mutable_shard_answer()->set_transfer(ask.transfer());
+    message.mutable_shard_answer()->set_absent(true);
+    send(from, message);
+}
+
+// In turn, as long as the state stays as it is.
+void Donor::serve() {
+    std::size_t waiting = shard_wishes_.size();
+    while (waiting-- > 0 && thread_.may_read()) {
+        const ShardWish wish = shard_wishes_.front();
+        shard_wishes_.pop_front();
+        auto& given = given_bytes_[wish.from];
+        if (given == nullptr) given = std::make_shared<std::uint64_t>(0);
+        const std::uint64_t bytes = shards_.floats(wish.span) * sizeof(float);
+        if (*given > 0 && *given + bytes > max_given_bytes) {
+            shard_wishes_.push_back(wish);  // until some of that has left
+            continue;
+        }
+        give_shards(wish);
+    }
+    if (!watchers_.empty()) hash_state();
+}
+
+void Donor::give_shards(const ShardWish& wish) {
+    const StateLabel label = steps_.label();
+    const std::size_t floats = shards_.floats(wish.span);
+    const std::uint64_t bytes = floats * sizeof(float);
+    const std::shared_ptr<std::uint64_t> given = given_bytes_[wish.from];
+    *given += bytes;
+    // Let go in the loop once it has left, or the link is gone.
+    const std::shared_ptr<float[]> copy(new float[floats], [given, bytes, this, alive = alive_](const float* memory) {
+        delete[] memory;
+        *given -= bytes;
+        if (*alive && !shard_wishes_.empty()) serve();
+    });
+    thread_.read([this, span = wish.span, copy,
+                  floats] { shards_.copy_out(trainer_.engine().arena(), span, {copy.get(), floats}); },
+                 [this, wish, label, copy, floats, alive = alive_] {
+                     if (!*alive) return;
+                     wire::Work message;
+                     wire::ShardAnswer& answer = *message.mutable_shard_answer();
+                     answer.set_transfer(wish.transfer);
+                     answer.set_applied(label.applied);
+                     answer.set_lineage(to_wire(label.lineage));
+                     send(wish.from, message);
+                     (void)steps_.transfers().send(wish.from, net::BulkKind::state, wish.transfer,
+                                                   std::as_bytes(std::span(copy.get(), floats)), copy);
+                     serve();
+                 });
+}
+
+// ---- results
+
+void Donor::received(NodeId from, const wire::PartAsk& ask) {
+    const PartWish wish{.from = from,
+                        .transfer = ask.transfer(),
+                        .step = ask.step(),
+                        .span = {.first = ask.first(), .count = ask.count()}};
+    if (may_ask(from) && shards_.fits(wish.span) && part_wishes_.size() < max_wishes) {
+        if (!give_part(wish)) part_wishes_.push_back(wish);
+        return;
+    }
+    wire::Work message;
+    message.mutable_part_answer()->set_transfer(ask.transfer());
+    message.mutable_part_answer()->set_absent(true);
+    send(from, message);
+}
+
+// False: not yet.
+bool Donor::give_part(const PartWish& wish) {
+    const auto kept = std::ranges::find(results_, wish.step, &KeptResult::step);
+    if (wish.step >= steps_.label().applied) return false;
+    if (kept != results_.end() && !may_have(wish.from, wish.step + 1)) return false;
+    wire::Work message;
+    wire::PartAnswer& answer = *message.mutable_part_answer();
+    answer.set_transfer(wish.transfer);
+    answer.set_absent(kept == results_.end());
+    if (kept != results_.end()) {
+        answer.set_before(to_wire(kept->before));
+        *answer.mutable_record() = to_wire(kept->record);
+    }
+    send(wish.from, message);
+    if (kept == results_.end()) return true;
+    const state::FloatRange range = shards_.in_result(wish.span);
+    (void)steps_.transfers().send(wish.from, net::BulkKind::state, wish.transfer,
+                                  std::as_bytes(std::span(*kept->floats).subspan(range.begin, range.count())),
+                                  kept->floats);
+    return true;
+}
+
+void Donor::serve_parts() {
+    std::erase_if(part_wishes_, [&](const PartWish& wish) { return give_part(wish); });
+}
+
+void Donor::applied(const AppliedStep& step, const state::StepRecord& record) {
+    look_for_joiners();
+    if (followed_) {
+        results_.push_back({.step = step.step, .before = step.before, .record = record, .floats = step.result});
+        if (results_.size() > kept_results) results_.pop_front();
+    }
+    serve_parts();
+    serve();
+}
+
+void Donor::stable() {
+    serve_parts();
+    tell_roots();
+}
+
+// ---- roots
+
+void Donor::received(NodeId from, const wire::RootAsk&) {
+    if (!may_ask(from)) return;
+    watchers_[from] = {.steps_left = roots_per_ask, .told = 0};
+    tell_roots();
+    hash_state();
+}
+
+// Of the state as it is, unless that is known.
+void Donor::hash_state() {
+    const StateLabel label = steps_.label();
+    if (hashing_ || !thread_.may_read() || (!hashes_.empty() && hashes_.back().label.lineage == label.lineage)) return;
+    hashing_ = true;
+    const auto hashed = std::make_shared<std::vector<std::uint64_t>>();
+    thread_.read([this, hashed] { *hashed = shards_.hashes(trainer_.engine().arena()); },
+                 [this, hashed, label, alive = alive_] {
+                     if (!*alive) return;
+                     hashing_ = false;
+                     hashes_.push_back({.label = label, .shards = std::move(*hashed)});
+                     if (hashes_.size() > kept_hashes) hashes_.pop_front();
+                     tell_roots();
+                 });
+}
+
+void Donor::tell_roots() {
+    for (const Hashes& hashes : hashes_) {
+        for (auto& [node, watcher] : watchers_) {
+            if (watcher.steps_left == 0 || hashes.label.applied < watcher.told || !may_have(node, hashes.label.applied))
+                continue;
+            watcher.told = hashes.label.applied + 1;
+            --watcher.steps_left;
+            wire::Work message;
+            wire::RootAnswer& answer = *message.mutable_root_answer();
+            answer.set_applied(hashes.label.applied);
+            answer.set_lineage(to_wire(hashes.label.lineage));
+            answer.mutable_hashes()->Add(hashes.shards.begin(), hashes.shards.end());
+            send(node, message);
+        }
+    }
+    std::erase_if(watchers_, [](const auto& entry) { return entry.second.steps_left == 0; });
+}
+
+// ---- who is here
+
+// Results are kept while somebody joins, or was let in for a step to come.
+void Donor::look_for_joiners() {
+    const ViewPtr view = member_->core().view();
+    followed_ = view != nullptr && std::ranges::any_of(view->members, [&](const cluster::MemberInfo& member) {
+                    return member.standing == cluster::Standing::syncing || member.first_step >= steps_.committed();
+                });
+    if (!followed_) results_.clear();
+}
+
+void Donor::adopted(const cluster::View& view) {
+    look_for_joiners();
+    std::vector<NodeId> gone;
+    for (const auto& [node, bytes] : given_bytes_)
+        if (view.find(node) == nullptr) gone.push_back(node);
+    for (const NodeId node : gone) forget(node);
+    serve_parts();
+}
+
+void Donor::forget(NodeId peer) {
+    std::erase_if(shard_wishes_, [&](const ShardWish& wish) { return wish.from == peer; });
+    std::erase_if(part_wishes_, [&](const PartWish& wish) { return wish.from == peer; });
+    watchers_.erase(peer);
+    given_bytes_.erase(peer);
+}
+
+}  // namespace chaos::elastic

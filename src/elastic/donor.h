@@ -1,0 +1,97 @@
+// The giving end of a join: shards of the state as it is now, and, for those who follow, the parts of each step's
+// result that their shards need. Nobody waits for a joiner: shards are copied aside while this node computes, and
+// results are kept for a few steps only while somebody may ask for them.
+//
+// What goes to a joiner besides shards is stable, so that it is never undone; a shard may be younger than that, and
+// says by its lineage what it is. (Who is active already gets what is not stable yet: everybody waits for it.)
+#pragma once
+
+#include "elastic/compute_thread.h"
+#include "elastic/steps.h"
+#include "elastic/trainer.h"
+#include "elastic/work.h"
+#include "live/member.h"
+#include "state/shards.h"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace chaos::elastic {
+
+class Donor {
+public:
+    Donor(ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards);
+    ~Donor();
+    Donor(const Donor&) = delete;
+    Donor& operator=(const Donor&) = delete;
+
+    // Once, before the member starts.
+    void connect(live::Member& member) { member_ = &member; }
+
+    void received(NodeId from, const wire::ShardAsk& ask);
+    void received(NodeId from, const wire::PartAsk& ask);
+    void received(NodeId from, const wire::RootAsk& ask);
+
+    void applied(const AppliedStep& step, const state::StepRecord& record);
+    void stable();
+    void adopted(const cluster::View& view);
+    void forget(NodeId peer);
+
+private:
+    struct ShardWish {
+        NodeId from;
+        std::uint64_t transfer = 0;
+        state::ShardSpan span;
+    };
+    struct PartWish {
+        NodeId from;
+        std::uint64_t transfer = 0;
+        std::uint64_t step = 0;
+        state::ShardSpan span;
+    };
+    struct KeptResult {
+        std::uint64_t step = 0;
+        cluster::Name before{};
+        state::StepRecord record;
+        std::shared_ptr<const std::vector<float>> floats;
+    };
+    struct Hashes {
+        StateLabel label;
+        std::vector<std::uint64_t> shards;
+    };
+    struct Watcher {
+        unsigned steps_left = 0;
+        std::uint64_t told = 0;  // of the state after fewer steps than this
+    };
+
+    [[nodiscard]] bool may_ask(NodeId node) const;
+    [[nodiscard]] bool may_have(NodeId node, std::uint64_t applied) const;
+    void serve();
+    void give_shards(const ShardWish& wish);
+    bool give_part(const PartWish& wish);
+    void serve_parts();
+    void hash_state();
+    void tell_roots();
+    void look_for_joiners();
+    void send(NodeId to, const wire::Work& message);
+
+    ComputeThread& thread_;
+    Steps& steps_;
+    Trainer& trainer_;
+    const state::Shards& shards_;
+    live::Member* member_ = nullptr;
+    bool followed_ = false;  // somebody joins: results are kept
+    std::deque<ShardWish> shard_wishes_;
+    std::deque<PartWish> part_wishes_;
+    std::map<NodeId, std::shared_ptr<std::uint64_t>> given_bytes_;  // shards on their way
+    std::deque<KeptResult> results_;
+    std::map<NodeId, Watcher> watchers_;
+    std::deque<Hashes> hashes_;
+    bool hashing_ = false;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace chaos::elastic

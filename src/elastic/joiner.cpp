@@ -1,0 +1,671 @@
+#include "elastic/joiner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace chaos::elastic {
+namespace {
+
+using state::ShardSpan;
+using std::chrono::milliseconds;
+
+constexpr double ask_seconds = 0.1;    // worth of one ask
+constexpr double ahead_seconds = 0.5;  // worth of all asks to one donor
+constexpr double first_guess_bytes_per_s = 4e6;
+constexpr std::uint64_t most_ask_bytes = 8 << 20;
+constexpr std::uint64_t most_ahead_bytes = 48 << 20;
+constexpr std::uint64_t results_ahead = 2;
+constexpr double rate_gain = 0.3;
+constexpr double most_duplicated = 0.03;  // of the state
+constexpr milliseconds look_interval{250};
+constexpr milliseconds shard_patience{3000};  // without anything from that donor
+constexpr milliseconds root_patience{3000};
+
+double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) {
+    return std::chrono::duration<double>(b - a).count();
+}
+
+}  // namespace
+
+Joiner::Joiner(asio::io_context& loop, ComputeThread& thread, Steps& steps, Trainer& trainer,
+               const state::Shards& shards, Callbacks callbacks)
+    : loop_(loop),
+      thread_(thread),
+      steps_(steps),
+      trainer_(trainer),
+      shards_(shards),
+      callbacks_(std::move(callbacks)),
+      timer_(loop) {}
+
+Joiner::~Joiner() {
+    *alive_ = false;
+}
+
+void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& have) {
+    const bool fresh = states_.empty() || have;
+    if (fresh) {
+        states_.assign(shards_.count(), {});
+        if (have)
+            for (Shard& state : states_)
+                state = {.stage = Shard::Stage::here, .label = *have, .asked_to = have->applied};
+    }
+    running_ = true;
+    verified_ = false;
+    looked_at_.reset();
+    roots_.clear();
+    donors_.clear();
+    progress_ = {};
+    duplicated_bytes_ = 0;
+    adopted(view);
+    look_again();
+}
+
+void Joiner::stop() {
+    running_ = false;
+    ++sync_;
+    timer_.cancel();
+    for (const auto& [transfer, fetch] : fetches_) steps_.transfers().forget(transfer);
+    fetches_.clear();
+    parts_.clear();
+    donors_.clear();
+    roots_.clear();
+    states_.clear();
+}
+
+std::optional<StateLabel> Joiner::whole() const {
+    if (states_.empty()) return std::nullopt;
+    const StateLabel& first = states_.front().label;
+    const bool one = std::ranges::all_of(states_, [&](const Shard& state) {
+        return state.stage == Shard::Stage::here && !state.changing && state.label.applied == first.applied &&
+               state.label.lineage == first.lineage;
+    });
+    return one ? std::optional(first) : std::nullopt;
+}
+
+Joiner::Progress Joiner::progress() const {
+    Progress now = progress_;
+    now.of = static_cast<std::uint32_t>(states_.size());
+    now.shards = static_cast<std::uint32_t>(std::ranges::count(states_, Shard::Stage::here, &Shard::stage));
+    return now;
+}
+
+// ---- donors
+
+Joiner::DonorState* Joiner::find(NodeId node) {
+    const auto found = std::ranges::find(donors_, node, &DonorState::node);
+    return found == donors_.end() ? nullptr : &*found;
+}
+
+void Joiner::adopted(const cluster::View& view) {
+    if (!running_) return;
+    std::vector<NodeId> neighbours = view.neighbours(member_->id());
+    std::erase_if(neighbours, [&](NodeId node) { return !view.is_active(node); });
+    std::vector<NodeId> gone;
+    for (const DonorState& donor : donors_)
+        if (std::ranges::find(neighbours, donor.node) == neighbours.end()) gone.push_back(donor.node);
+    for (const NodeId node : gone) {
+        link_down(node);
+        std::erase_if(donors_, [&](const DonorState& donor) { return donor.node == node; });
+    }
+    for (const NodeId node : neighbours) {
+        if (find(node) != nullptr) continue;
+        DonorState donor;
+        donor.node = node;
+        const cluster::LinkInfo* link = view.find(cluster::link_between(node, member_->id()));
+        if (link != nullptr)
+            donor.bytes_per_s = 1000.0 * (link->id.a == node ? link->figures.rate_ab : link->figures.rate_ba);
+        donors_.push_back(donor);
+        if (member_->links().linked(node)) link_up(node);
+    }
+}
+
+void Joiner::link_up(NodeId peer) {
+    DonorState* donor = running_ ? find(peer) : nullptr;
+    if (donor == nullptr || donor->linked) return;
+    donor->linked = true;
+    donor->last_arrival = Clock::now();
+    divide();
+    ask_roots();
+    follow();
+    pull();
+}
+
+void Joiner::link_down(NodeId peer) {
+    DonorState* donor = running_ ? find(peer) : nullptr;
+    if (donor == nullptr) return;
+    donor->linked = false;
+    std::vector<std::uint64_t> lost;
+    for (const auto& [transfer, fetch] : fetches_)
+        if (fetch.donor == peer) lost.push_back(transfer);
+    for (const std::uint64_t transfer : lost) give_up(transfer);
+    donor->asked_bytes = 0;
+    std::erase_if(roots_, [&](const Root& root) { return root.donor == peer; });
+    divide();
+    follow();
+    pull();
+}
+
+// What was asked for will not come.
+void Joiner::give_up(std::uint64_t transfer) {
+    const auto at = fetches_.find(transfer);
+    const Fetch fetch = std::move(at->second);
+    fetches_.erase(at);
+    steps_.transfers().forget(transfer);
+    if (DonorState* donor = find(fetch.donor); donor != nullptr && !fetch.step)
+        donor->asked_bytes -= std::min(donor->asked_bytes, shards_.floats(fetch.span) * sizeof(float));
+    for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i) {
+        Shard& state = states_[i];
+        if (fetch.step) {
+            if (state.stage == Shard::Stage::here) state.asked_to = std::min(state.asked_to, *fetch.step);
+        } else if (state.stage == Shard::Stage::asked) {
+            const bool elsewhere = std::ranges::any_of(fetches_, [&](const auto& entry) {
+                const Fetch& other = entry.second;
+                return !other.step && other.span.first <= i && i < other.span.first + other.span.count;
+            });
+            if (!elsewhere) state.stage = Shard::Stage::missing;
+        }
+    }
+}
+
+// Regions in proportion to what is known of the links.
+void Joiner::divide() {
+    double total = 0.0;
+    const auto weight = [](const DonorState& donor) {
+        return donor.linked && !donor.blamed ? std::max(donor.bytes_per_s, 1.0) : 0.0;
+    };
+    for (const DonorState& donor : donors_) total += weight(donor);
+    double before = 0.0;
+    const auto count = static_cast<double>(shards_.count());
+    for (DonorState& donor : donors_) {
+        const double own = weight(donor);
+        if (own == 0.0) continue;
+        const auto first = static_cast<std::uint32_t>(std::floor(before / total * count));
+        before += own;
+        const auto end = static_cast<std::uint32_t>(std::floor(before / total * count));
+        donor.region = {.first = first, .count = std::min(end, shards_.count()) - first};
+    }
+}
+
+// ---- pulling shards
+
+// Keeps every donor busy.
+void Joiner::pull() {
+    if (!running_) return;
+    for (bool asked = true; asked;) {
+        asked = false;
+        for (DonorState& donor : donors_) {
+            if (!donor.linked || donor.blamed) continue;
+            const double rate = donor.bytes_per_s > 0.0 ? donor.bytes_per_s : first_guess_bytes_per_s;
+            const auto ahead = std::min(static_cast<std::uint64_t>(ahead_seconds * rate), most_ahead_bytes);
+            if (donor.asked_bytes > 0 && donor.asked_bytes >= ahead) continue;
+            const auto worth = std::min(static_cast<std::uint64_t>(ask_seconds * rate), most_ask_bytes);
+            const std::uint64_t shard_bytes = shards_.floats({.first = 0, .count = 1}) * sizeof(float);
+            const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(worth / shard_bytes, 1));
+            ShardSpan span = next_for(donor, most);
+            if (span.count == 0 && donor.asked_bytes == 0) span = duplicate_for(donor);
+            if (span.count == 0) continue;
+            ask_shards(donor, span);
+            asked = true;
+        }
+    }
+}
+
+// The next missing shards of its region; then the last ones of the region where most is missing.
+ShardSpan Joiner::next_for(const DonorState& donor, std::uint32_t most) const {
+    const auto missing = [&](std::uint32_t i) { return states_[i].stage == Shard::Stage::missing; };
+    const auto from = [&](std::uint32_t first, std::uint32_t end) -> ShardSpan {
+        while (first < end && !missing(first)) ++first;
+        std::uint32_t last = first;
+        while (last < end && last - first < most && missing(last)) ++last;
+        return {.first = first, .count = last - first};
+    };
+    if (const ShardSpan own = from(donor.region.first, donor.region.first + donor.region.count); own.count > 0)
+        return own;
+    const DonorState* behind = nullptr;
+    double longest = 0.0;
+    for (const DonorState& other : donors_) {
+        if (other.node == donor.node) continue;
+        std::uint32_t left = 0;
+        for (std::uint32_t i = other.region.first; i < other.region.first + other.region.count; ++i)
+            left += missing(i) ? 1 : 0;
+        const double rate = other.linked && !other.blamed ? std::max(other.bytes_per_s, 1.0) : 1.0;
+        if (left > 0 && left / rate > longest) {
+            longest = left / rate;
+            behind = &other;
+        }
+    }
+    if (behind == nullptr) return from(0, shards_.count());
+    std::uint32_t end = behind->region.first + behind->region.count;
+    while (!missing(end - 1)) --end;
+    std::uint32_t first = end;
+    while (first > behind->region.first && end - first < most && missing(first - 1)) --first;
+    return {.first = first, .count = end - first};
+}
+
+// Everything was asked for. What would take another donor much longer than this one is asked for twice.
+ShardSpan Joiner::duplicate_for(const DonorState& donor) {
+    const double rate = std::max(donor.bytes_per_s, 1.0);
+    const auto now = Clock::now();
+    const Fetch* slowest = nullptr;
+    double longest = 0.0;
+    for (const auto& [transfer, fetch] : fetches_) {
+        if (fetch.step || fetch.donor == donor.node || fetch.content) continue;
+        const DonorState* other = find(fetch.donor);
+        const bool twice = std::ranges::any_of(fetches_, [&](const auto& entry) {
+            return !entry.second.step && entry.second.donor != fetch.donor && entry.second.span == fetch.span;
+        });
+        if (other == nullptr || twice) continue;
+        const double bytes = static_cast<double>(shards_.floats(fetch.span) * sizeof(float));
+        const double left = static_cast<double>(other->asked_bytes) / std::max(other->bytes_per_s, 1.0) -
+                            seconds_between(other->last_arrival, now);
+        const double stuck = seconds_between(fetch.asked_at, now);
+        const double needed = std::max(left, 0.25 * stuck);
+        if (needed > 2.0 * bytes / rate && needed > longest) {
+            longest = needed;
+            slowest = &fetch;
+        }
+    }
+    if (slowest == nullptr) return {};
+    const std::uint64_t bytes = shards_.floats(slowest->span) * sizeof(float);
+    const std::uint64_t all = shards_.floats({.first = 0, .count = shards_.count()}) * sizeof(float);
+    if (static_cast<double>(duplicated_bytes_ + bytes) > most_duplicated * static_cast<double>(all)) return {};
+    duplicated_bytes_ += bytes;
+    return slowest->span;
+}
+
+void Joiner::ask_shards(DonorState& donor, ShardSpan span) {
+    const std::uint64_t bytes = shards_.floats(span) * sizeof(float);
+    auto number = std::make_shared<std::uint64_t>(0);
+    *number = steps_.transfers().expect(donor.node, bytes, [this, number](const Transfers::Arrived& arrived) {
+        fetches_.at(*number).content = arrived;
+        complete(*number);
+    });
+    Fetch fetch;
+    fetch.donor = donor.node;
+    fetch.span = span;
+    fetch.asked_at = Clock::now();
+    fetches_.emplace(*number, std::move(fetch));
+    if (donor.asked_bytes == 0) donor.last_arrival = Clock::now();
+    donor.asked_bytes += bytes;
+    for (std::uint32_t i = span.first; i < span.first + span.count; ++i)
+        if (states_[i].stage == Shard::Stage::missing) states_[i].stage = Shard::Stage::asked;
+    wire::Work message;
+    wire::ShardAsk& ask = *message.mutable_shard_ask();
+    ask.set_transfer(*number);
+    ask.set_first(span.first);
+    ask.set_count(span.count);
+    (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
+}
+
+void Joiner::received(NodeId from, const wire::ShardAnswer& answer) {
+    const auto at = fetches_.find(answer.transfer());
+    if (at == fetches_.end() || at->second.donor != from || at->second.step) return;
+    const std::optional<cluster::Name> lineage = name_from(answer.lineage());
+    if (answer.absent() || !lineage) {
+        if (DonorState* donor = find(from)) donor->blamed = true;  // it has no place among the donors
+        give_up(answer.transfer());
+        callbacks_.note(cluster::brief(from) + " gives no shards");
+        divide();
+        return pull();
+    }
+    at->second.answered = true;
+    at->second.label = {.applied = answer.applied(), .lineage = *lineage};
+    complete(answer.transfer());
+}
+
+// The answer and what follows it come by different ways.
+void Joiner::complete(std::uint64_t transfer) {
+    const auto at = fetches_.find(transfer);
+    if (!at->second.answered || !at->second.content) return;
+    Fetch fetch = std::move(at->second);
+    fetches_.erase(at);
+    if (fetch.step) {
+        take_part(std::move(fetch));
+    } else {
+        take_shards(std::move(fetch));
+    }
+}
+
+void Joiner::take_shards(Fetch fetch) {
+    const std::uint64_t bytes = shards_.floats(fetch.span) * sizeof(float);
+    progress_.shard_bytes += bytes;
+    if (DonorState* donor = find(fetch.donor)) {
+        donor->asked_bytes -= std::min(donor->asked_bytes, bytes);
+        const auto now = Clock::now();
+        const double took = seconds_between(std::max(donor->last_arrival, fetch.asked_at), now);
+        const double rate = static_cast<double>(bytes) / std::max(took, 1e-4);
+        donor->bytes_per_s += (donor->bytes_per_s > 0.0 ? rate_gain : 1.0) * (rate - donor->bytes_per_s);
+        donor->last_arrival = now;
+    }
+    if (fetch.content->count == bytes) {
+        // Some may have come from another donor meanwhile.
+        std::vector<std::uint32_t> wanted;
+        for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i) {
+            if (states_[i].stage == Shard::Stage::here) continue;
+            states_[i] = {.stage = Shard::Stage::here,
+                          .changing = true,
+                          .label = fetch.label,
+                          .asked_to = fetch.label.applied,
+                          .donor = fetch.donor};
+            wanted.push_back(i);
+        }
+        const auto job = std::make_shared<Fetch>(std::move(fetch));
+        thread_.change(
+            [this, job, wanted] {
+                const std::span<const float> floats(reinterpret_cast<const float*>(job->content->bytes.get()),
+                                                    job->content->count / sizeof(float));
+                std::size_t next = 0;
+                for (std::uint32_t i = job->span.first; i < job->span.first + job->span.count; ++i) {
+                    if (next == wanted.size() || wanted[next] != i) continue;
+                    ++next;
+                    const std::uint64_t before =
+                        i == job->span.first ? 0
+                                             : shards_.floats({.first = job->span.first, .count = i - job->span.first});
+                    shards_.copy_in(floats.subspan(before, shards_.floats({.first = i, .count = 1})),
+                                    {.first = i, .count = 1}, trainer_.engine().arena());
+                }
+            },
+            [this, wanted, sync = sync_, alive = alive_] {
+                if (!*alive || sync != sync_) return;
+                for (const std::uint32_t i : wanted) states_[i].changing = false;
+                roll();
+                follow();
+                look();
+            });
+    } else {
+        callbacks_.note(cluster::brief(fetch.donor) + " sent shards of another length");
+        for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i)
+            if (states_[i].stage == Shard::Stage::asked) states_[i].stage = Shard::Stage::missing;
+        if (DonorState* donor = find(fetch.donor)) donor->blamed = true;
+    }
+    follow();
+    pull();
+}
+
+// ---- following
+
+// Asks for the results that shards need next, some steps ahead: of whoever gave them, or whoever is there.
+void Joiner::follow() {
+    if (!running_) return;
+    for (std::uint32_t first = 0; first < states_.size();) {
+        const Shard& begin = states_[first];
+        if (begin.stage != Shard::Stage::here || begin.asked_to >= begin.label.applied + results_ahead) {
+            ++first;
+            continue;
+        }
+        DonorState* donor = find(begin.donor);
+        if (donor == nullptr || !donor->linked || donor->blamed) {
+            std::vector<DonorState*> others;
+            for (DonorState& other : donors_)
+                if (other.linked && !other.blamed) others.push_back(&other);
+            if (others.empty()) return;
+            donor = others[first * others.size() / states_.size()];
+        }
+        std::uint32_t end = first + 1;
+        while (end < states_.size() && states_[end].stage == Shard::Stage::here && states_[end].donor == begin.donor &&
+               states_[end].asked_to == begin.asked_to && states_[end].label.applied == begin.label.applied &&
+               shards_.in_result({.first = first, .count = end + 1 - first}).count() * sizeof(float) <= most_ask_bytes)
+            ++end;
+        const ShardSpan span{.first = first, .count = end - first};
+        const std::uint64_t step = begin.asked_to;
+        for (std::uint32_t i = first; i < end; ++i) {
+            states_[i].asked_to = step + 1;
+            states_[i].donor = donor->node;
+        }
+        ask_part(*donor, span, step);
+        // The same shards again, for the step after.
+    }
+}
+
+void Joiner::ask_part(DonorState& donor, ShardSpan span, std::uint64_t step) {
+    const std::uint64_t bytes = shards_.in_result(span).count() * sizeof(float);
+    auto number = std::make_shared<std::uint64_t>(0);
+    *number = steps_.transfers().expect(donor.node, bytes, [this, number](const Transfers::Arrived& arrived) {
+        fetches_.at(*number).content = arrived;
+        complete(*number);
+    });
+    Fetch fetch;
+    fetch.donor = donor.node;
+    fetch.span = span;
+    fetch.step = step;
+    fetch.asked_at = Clock::now();
+    fetches_.emplace(*number, std::move(fetch));
+    wire::Work message;
+    wire::PartAsk& ask = *message.mutable_part_ask();
+    ask.set_transfer(*number);
+    ask.set_step(step);
+    ask.set_first(span.first);
+    ask.set_count(span.count);
+    (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
+}
+
+void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
+    const auto at = fetches_.find(answer.transfer());
+    if (at == fetches_.end() || at->second.donor != from || !at->second.step) return;
+    Fetch& fetch = at->second;
+    const std::optional<cluster::Name> before = name_from(answer.before());
+    const std::optional<state::StepRecord> record = record_from(*fetch.step, answer.record());
+    if (!answer.absent() && before && record) {
+        fetch.answered = true;
+        fetch.label = {.applied = *fetch.step, .lineage = *before};
+        fetch.record = *record;
+        return complete(answer.transfer());
+    }
+    // Too late for these: they are pulled again.
+    const ShardSpan span = fetch.span;
+    const std::uint64_t step = *fetch.step;
+    give_up(answer.transfer());
+    for (std::uint32_t i = span.first; i < span.first + span.count; ++i)
+        if (states_[i].stage == Shard::Stage::here && !states_[i].changing && states_[i].label.applied <= step)
+            states_[i] = {};
+    pull();
+}
+
+void Joiner::take_part(Fetch fetch) {
+    const state::FloatRange range = shards_.in_result(fetch.span);
+    if (fetch.content->count != range.count() * sizeof(float)) {
+        callbacks_.note(cluster::brief(fetch.donor) + " sent a part of a result of another length");
+        return;
+    }
+    progress_.result_bytes += fetch.content->count;
+    Part part;
+    part.span = fetch.span;
+    part.step = *fetch.step;
+    part.before = fetch.label.lineage;
+    part.after = state::extend_lineage(fetch.label.lineage, fetch.record);
+    part.record = fetch.record;
+    part.content = *fetch.content;
+    parts_.push_back(std::move(part));
+    roll();
+    follow();
+}
+
+// Applies what fits. While shards are missing, each goes ahead as far as it can; once all are here, they go step by
+// step together.
+void Joiner::roll() {
+    if (!running_) return;
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    bool all = true;
+    for (const Shard& state : states_) {
+        all = all && state.stage == Shard::Stage::here;
+        if (state.stage == Shard::Stage::here) least = std::min(least, state.label.applied);
+    }
+    for (auto part = parts_.begin(); part != parts_.end();) {
+        bool needed = false;
+        for (std::uint32_t i = part->span.first; i < part->span.first + part->span.count;) {
+            Shard& state = states_[i];
+            const bool here = state.stage == Shard::Stage::here;
+            if (here && !state.changing && state.label.applied == part->step && state.label.lineage != part->before) {
+                callbacks_.note("a shard of " + cluster::brief(state.donor) + " is of a step that was undone");
+                state = {};
+                ++i;
+                continue;
+            }
+            const bool next =
+                here && !state.changing && state.label.applied == part->step && (!all || part->step == least);
+            if (!next) {
+                needed = needed || (here && state.label.applied <= part->step);
+                ++i;
+                continue;
+            }
+            std::uint32_t end = i;
+            while (end < part->span.first + part->span.count && states_[end].stage == Shard::Stage::here &&
+                   !states_[end].changing && states_[end].label.applied == part->step &&
+                   states_[end].label.lineage == part->before) {
+                states_[end].changing = true;
+                ++end;
+            }
+            apply(*part, {.first = i, .count = end - i});
+            i = end;
+        }
+        part = needed ? std::next(part) : parts_.erase(part);
+    }
+}
+
+void Joiner::apply(const Part& part, ShardSpan span) {
+    const auto job = std::make_shared<Part>(part);
+    thread_.change(
+        [this, job, span] {
+            const state::FloatRange all = shards_.in_result(job->span);
+            const state::FloatRange range = shards_.in_result(span);
+            const std::span<const float> floats(reinterpret_cast<const float*>(job->content.bytes.get()),
+                                                job->content.count / sizeof(float));
+            shards_.apply(trainer_.run().optimizer, trainer_.engine().manifest(), job->record.scalars, span,
+                          floats.subspan(range.begin - all.begin, range.count()), trainer_.engine().arena());
+        },
+        [this, job, span, sync = sync_, alive = alive_] {
+            if (!*alive || sync != sync_) return;
+            for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
+                states_[i].changing = false;
+                states_[i].label = {.applied = job->step + 1, .lineage = job->after};
+            }
+            look_record_ = job->record;
+            look();
+            if (sync != sync_) return;
+            roll();
+            follow();
+        });
+}
+
+// ---- the whole
+
+// Looks whether all of it is one state.
+void Joiner::look() {
+    if (!running_) return;
+    const std::optional<StateLabel> state = whole();
+    if (!state || (looked_at_ && looked_at_->applied == state->applied && looked_at_->lineage == state->lineage))
+        return;
+    looked_at_ = state;
+    if (verified_) return callbacks_.rolled(*state, look_record_);
+    own_hashes_.clear();
+    if (!thread_.may_read()) {  // it comes by here again
+        looked_at_.reset();
+        return;
+    }
+    const auto hashes = std::make_shared<std::vector<std::uint64_t>>();
+    thread_.read([this, hashes] { *hashes = shards_.hashes(trainer_.engine().arena()); },
+                 [this, hashes, state, sync = sync_, alive = alive_] {
+                     if (!*alive || sync != sync_ || !looked_at_ || looked_at_->lineage != state->lineage) return;
+                     own_hashes_ = std::move(*hashes);
+                     compare();
+                 });
+}
+
+void Joiner::ask_roots() {
+    const auto now = Clock::now();
+    for (DonorState& donor : donors_) {
+        if (!donor.linked || now - donor.root_asked < root_patience) continue;
+        donor.root_asked = now;
+        wire::Work message;
+        message.mutable_root_ask();
+        (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
+    }
+}
+
+void Joiner::received(NodeId from, const wire::RootAnswer& answer) {
+    const std::optional<cluster::Name> lineage = name_from(answer.lineage());
+    if (!running_ || verified_ || find(from) == nullptr || !lineage ||
+        static_cast<std::uint32_t>(answer.hashes_size()) != shards_.count())
+        return;
+    constexpr std::size_t kept_of_each = 8;
+    const auto same = [&](const Root& root) { return root.donor == from; };
+    if (static_cast<std::size_t>(std::ranges::count_if(roots_, same)) >= kept_of_each)
+        roots_.erase(std::ranges::find_if(roots_, same));
+    roots_.push_back({.donor = from,
+                      .label = {.applied = answer.applied(), .lineage = *lineage},
+                      .hashes = {answer.hashes().begin(), answer.hashes().end()}});
+    compare();
+}
+
+void Joiner::compare() {
+    if (!running_ || verified_ || !looked_at_ || own_hashes_.empty()) return;
+    const auto donors = static_cast<std::size_t>(std::ranges::count(donors_, true, &DonorState::linked));
+    for (const Root& root : roots_) {
+        if (root.label.applied != looked_at_->applied) continue;
+        const auto agreeing = static_cast<std::size_t>(std::ranges::count_if(roots_, [&](const Root& other) {
+            return other.label.applied == root.label.applied && other.label.lineage == root.label.lineage &&
+                   other.hashes == root.hashes;
+        }));
+        if (2 * agreeing <= donors) continue;
+        if (root.label.lineage != looked_at_->lineage || root.hashes != own_hashes_) return blame(root);
+        for (const Root& other : roots_)
+            if (other.label.applied == root.label.applied && other.hashes != root.hashes)
+                callbacks_.note(cluster::brief(other.donor) + " names another root of the state than the others");
+        verified_ = true;
+        const StateLabel state = *looked_at_;
+        const cluster::Name name = state::root_of(own_hashes_);
+        return callbacks_.synced(state, name);
+    }
+}
+
+// Most donors have another state than we: what differs is pulled again, of somebody else.
+void Joiner::blame(const Root& agreed) {
+    const std::vector<std::uint64_t> right = agreed.hashes;
+    const bool foreign = agreed.label.lineage != looked_at_->lineage;
+    for (std::uint32_t i = 0; i < states_.size(); ++i) {
+        if (!foreign && right[i] == own_hashes_[i]) continue;
+        if (DonorState* donor = find(states_[i].donor); donor != nullptr && !donor->blamed && !foreign) {
+            donor->blamed = true;
+            callbacks_.note(cluster::brief(donor->node) + " sent a wrong shard " + std::to_string(i));
+        }
+        states_[i] = {};
+    }
+    looked_at_.reset();
+    own_hashes_.clear();
+    divide();
+    pull();
+}
+
+// What nobody tells.
+void Joiner::look_again() {
+    timer_.expires_after(look_interval);
+    timer_.async_wait([this, sync = sync_, alive = alive_](boost::system::error_code cancelled) {
+        if (cancelled || !*alive || sync != sync_ || !running_) return;
+        const auto now = Clock::now();
+        for (DonorState& donor : donors_) {
+            if (!donor.linked && member_->links().linked(donor.node)) link_up(donor.node);
+            if (!donor.linked || donor.asked_bytes == 0 || now - donor.last_arrival < shard_patience) continue;
+            // It may be busy with others, or stuck: what it was asked for is for everybody again.
+            std::vector<std::uint64_t> late;
+            for (const auto& [transfer, fetch] : fetches_)
+                if (fetch.donor == donor.node && !fetch.step && steps_.transfers().progress(transfer) == 0 &&
+                    now - fetch.asked_at >= shard_patience)
+                    late.push_back(transfer);
+            for (const std::uint64_t transfer : late) give_up(transfer);
+            if (!late.empty()) donor.bytes_per_s = std::max(donor.bytes_per_s / 2.0, 1e4);
+            donor.last_arrival = now;
+        }
+        // All blamed: the accusations cannot all be true.
+        if (std::ranges::all_of(donors_, &DonorState::blamed))
+            for (DonorState& donor : donors_) donor.blamed = false;
+        if (!verified_) ask_roots();
+        look();
+        roll();
+        follow();
+        pull();
+        look_again();
+    });
+}
+
+}  // namespace chaos::elastic

@@ -1,0 +1,173 @@
+// The taking end of a join. It pulls shards from all its donors at once, each as of that donor's step, and follows from
+// the same moment: results of later steps, for the shards it holds already.
+//
+//   shard 0   step 7 ──► 8 ──► 9 ──► 10
+//   shard 1               step 9 ──► 10        all at 10: compared with what the donors say of their state then
+//   shard 2         step 8 ──► 9 ──► 10
+//
+// Each donor begins in a region of its own, in proportion to what its link carries, and is asked for a tenth of a
+// second's worth at a time, half a second ahead. Whoever is done helps the one that is furthest behind: first with
+// shards that nobody was asked for, in the end with those that were. What a donor that dies has not sent is missing
+// again, and nothing else.
+//
+// A shard has a lineage: a result is applied only to what it belongs to. A shard that nobody has the next result for
+// (it was taken from a step that was undone, or too long ago) is pulled again. More than half of the donors must agree
+// on the root of the state; where it differs from ours, the shards' hashes show which are wrong, and whose they were.
+//
+// What this node held before counts: one that was away for a moment follows from where it stood.
+#pragma once
+
+#include "elastic/compute_thread.h"
+#include "elastic/steps.h"
+#include "elastic/trainer.h"
+#include "elastic/work.h"
+#include "live/member.h"
+#include "state/shards.h"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace chaos::elastic {
+
+class Joiner {
+public:
+    struct Callbacks {
+        // The whole state is here, and is what the donors have.
+        std::function<void(const StateLabel& state, const cluster::Name& root)> synced;
+        // After that: all of it is one step further.
+        std::function<void(const StateLabel& state, const state::StepRecord& record)> rolled;
+        std::function<void(const std::string& text)> note;
+    };
+
+    Joiner(asio::io_context& loop, ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards,
+           Callbacks callbacks);
+    ~Joiner();
+    Joiner(const Joiner&) = delete;
+    Joiner& operator=(const Joiner&) = delete;
+
+    // Once, before the member starts.
+    void connect(live::Member& member) { member_ = &member; }
+
+    // Pull the state from the neighbours in this view. `have`: what is in memory, where that is one whole state.
+    void begin(const cluster::View& view, const std::optional<StateLabel>& have);
+    void adopted(const cluster::View& view);
+    // What is in memory now belongs to somebody else.
+    void stop();
+    [[nodiscard]] bool running() const { return running_; }
+    // What is in memory, where all of it is of one step.
+    [[nodiscard]] std::optional<StateLabel> whole() const;
+
+    void link_up(NodeId peer);
+    void link_down(NodeId peer);
+    void received(NodeId from, const wire::ShardAnswer& answer);
+    void received(NodeId from, const wire::PartAnswer& answer);
+    void received(NodeId from, const wire::RootAnswer& answer);
+
+    // How far it is.
+    struct Progress {
+        std::uint32_t shards = 0;  // that are here
+        std::uint32_t of = 0;
+        std::uint64_t shard_bytes = 0;  // that came so far
+        std::uint64_t result_bytes = 0;
+    };
+    [[nodiscard]] Progress progress() const;
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    struct Shard {
+        enum class Stage : std::uint8_t { missing, asked, here };
+        Stage stage = Stage::missing;
+        bool changing = false;  // the compute thread is at it
+        StateLabel label;
+        std::uint64_t asked_to = 0;  // results of steps before this one were asked for
+        NodeId donor;                // whose it is
+    };
+    struct DonorState {
+        NodeId node;
+        bool linked = false;
+        bool blamed = false;       // sent a wrong shard
+        state::ShardSpan region;   // where it begins
+        double bytes_per_s = 0.0;  // of shards, lately; 0: not known
+        std::uint64_t asked_bytes = 0;
+        Clock::time_point last_arrival;
+        Clock::time_point root_asked;
+    };
+    struct Fetch {  // something that was asked for
+        NodeId donor;
+        state::ShardSpan span;
+        std::optional<std::uint64_t> step;  // a part of this step's result; none: shards
+        Clock::time_point asked_at;
+        bool answered = false;
+        StateLabel label;  // as answered: what the shards are, or what the part applies to
+        state::StepRecord record;
+        std::optional<Transfers::Arrived> content;
+    };
+    struct Part {  // of a result, here and not applied to everything yet
+        state::ShardSpan span;
+        std::uint64_t step = 0;
+        cluster::Name before{};
+        cluster::Name after{};
+        state::StepRecord record;
+        Transfers::Arrived content;
+    };
+    struct Root {
+        NodeId donor;
+        StateLabel label;
+        std::vector<std::uint64_t> hashes;
+    };
+
+    [[nodiscard]] DonorState* find(NodeId node);
+    void divide();
+    void pull();
+    [[nodiscard]] state::ShardSpan next_for(const DonorState& donor, std::uint32_t most) const;
+    [[nodiscard]] state::ShardSpan duplicate_for(const DonorState& donor);
+    void ask_shards(DonorState& donor, state::ShardSpan span);
+    void follow();
+    void ask_part(DonorState& donor, state::ShardSpan span, std::uint64_t step);
+    void ask_roots();
+    void complete(std::uint64_t transfer);
+    void take_shards(Fetch fetch);
+    void take_part(Fetch fetch);
+    void roll();
+    void apply(const Part& part, state::ShardSpan span);
+    void give_up(std::uint64_t transfer);
+    void look();
+    void compare();
+    void look_again();
+    void blame(const Root& root);
+
+    asio::io_context& loop_;
+    ComputeThread& thread_;
+    Steps& steps_;
+    Trainer& trainer_;
+    const state::Shards& shards_;
+    Callbacks callbacks_;
+    live::Member* member_ = nullptr;
+    bool running_ = false;
+    std::uint64_t sync_ = 0;  // jobs of an earlier one count for nothing
+    std::vector<Shard> states_;
+    std::vector<DonorState> donors_;
+    std::map<std::uint64_t, Fetch> fetches_;  // by transfer
+    std::list<Part> parts_;
+    std::vector<Root> roots_;                // what donors said; the newest of each
+    std::optional<StateLabel> looked_at_;    // the whole state that was last seen
+    state::StepRecord look_record_;          // of the step that led there
+    std::vector<std::uint64_t> own_hashes_;  // of that; empty: not known yet
+    bool verified_ = false;
+    Progress progress_;
+    std::uint64_t duplicated_bytes_ = 0;
+    asio::steady_timer timer_;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace chaos::elastic

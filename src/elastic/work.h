@@ -1,0 +1,26 @@
+// What messages of members at work (proto/elastic.proto) are made of and read as.
+#pragma once
+
+#include "cluster/id.h"
+#include "state/record.h"
+
+#include "proto/elastic.pb.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace chaos::elastic {
+
+[[nodiscard]] std::vector<std::uint8_t> bytes_of(const wire::Work& message);
+
+// nullopt: not as long as a name is.
+[[nodiscard]] std::optional<cluster::Name> name_from(const std::string& bytes);
+[[nodiscard]] std::string to_wire(const cluster::Name& name);
+
+[[nodiscard]] wire::Record to_wire(const state::StepRecord& record);
+// nullopt: it is none.
+[[nodiscard]] std::optional<state::StepRecord> record_from(std::uint64_t step, const wire::Record& record);
+
+}  // namespace chaos::elastic
