@@ -12,7 +12,7 @@
 namespace chaos::elastic {
 namespace {
 
-constexpr std::chrono::seconds transfer_patience{3};  // without a piece; then another holder is asked
+constexpr std::chrono::seconds transfer_patience{3};  // without a byte; then another holder is asked
 
 std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
     std::vector<std::uint8_t> bytes(message.ByteSizeLong());
@@ -122,6 +122,7 @@ void Steps::link_up(NodeId peer) {
 
 void Steps::link_down(NodeId peer) {
     engine_.peer_lost(peer);
+    giving_.erase(peer);
     if (taking_ && !taking_->bytes && taking_->holder == peer) ask_next();
 }
 
@@ -256,17 +257,27 @@ std::function<void()> Steps::unless_replaced(std::function<void()> then) {
 // ---- results that are taken, and given
 
 void Steps::stop_taking() {
-    if (taking_) transfers_.forget(taking_->transfer);
+    if (taking_) give_up_transfer();
     taking_.reset();
 }
 
+// Of the holder whose turn it was; what it has not sent yet would only stand before what others send.
+void Steps::give_up_transfer() {
+    if (taking_->transfer == 0) return;
+    transfers_.forget(taking_->transfer);
+    if (taking_->bytes) return;
+    wire::Work message;
+    message.set_result_unwanted(taking_->transfer);
+    (void)member_->links().send_work(taking_->holder, bytes_of(message));  // no link: nothing comes from there either
+}
+
 void Steps::ask_next() {
+    give_up_transfer();
     Taking& taking = *taking_;
-    transfers_.forget(taking.transfer);
     const NodeId holder = taking.holders[++taking.turn % taking.holders.size()];
     taking.holder = holder;
     taking.progress = 0;
-    taking.answered = false;
+    taking.answered = taking.useless = false;
     taking.bytes.reset();
     taking.transfer =
         transfers_.expect(holder, taking.schedule->result_bytes, [this](const Transfers::Arrived& arrived) {
@@ -285,8 +296,9 @@ void Steps::watch_transfer() {
     patience_.expires_after(transfer_patience);
     patience_.async_wait([this, alive = alive_, transfer = taking_->transfer](boost::system::error_code cancelled) {
         if (cancelled || !*alive || !taking_ || taking_->transfer != transfer) return;
-        const std::size_t progress = transfers_.progress(transfer);
-        if (progress == taking_->progress && !(taking_->answered && taking_->bytes)) return ask_next();
+        const std::uint64_t progress = transfers_.progress(transfer);
+        const bool whole = taking_->answered && taking_->bytes;
+        if (taking_->useless || (progress == taking_->progress && !whole)) return ask_next();
         taking_->progress = progress;
         watch_transfer();
     });
@@ -311,18 +323,29 @@ void Steps::taken() {
             .taken = true});
 }
 
+void Steps::stop_giving(NodeId to) {
+    const auto given = giving_.find(to);
+    if (given == giving_.end()) return;
+    transfers_.cancel_result(to, given->second);
+    giving_.erase(given);
+}
+
+// To members only, and one at a time: whoever asks again wants nothing else any more.
 void Steps::give_result(NodeId to, std::uint64_t step, std::uint64_t transfer) {
+    stop_giving(to);
     wire::Work message;
     wire::ResultAnswer& answer = *message.mutable_result_answer();
     answer.set_transfer(transfer);
-    const bool here = kept_ && kept_->step == step;
+    const ViewPtr view = member_->core().view();
+    const bool here = kept_ && kept_->step == step && view && view->find(to) != nullptr;
     answer.set_absent(!here);
     if (here) {
         answer.set_view(kept_->view->name.data(), kept_->view->name.size());
         answer.set_lineage(kept_->lineage.data(), kept_->lineage.size());
     }
-    if (member_->links().send_work(to, bytes_of(message)) && here)
-        (void)transfers_.send(to, net::BulkKind::results, transfer, kept_->encoded, kept_->encoded_owner);
+    if (!member_->links().send_work(to, bytes_of(message)) || !here) return;
+    if (transfers_.send(to, net::BulkKind::results, transfer, kept_->encoded, kept_->encoded_owner))
+        giving_[to] = transfer;
 }
 
 Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
@@ -331,6 +354,9 @@ Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
         return Error{"it sent what is no message of a member at work"};
     if (message.has_result_ask()) {
         give_result(from, message.result_ask().step(), message.result_ask().transfer());
+    } else if (message.has_result_unwanted()) {
+        if (const auto given = giving_.find(from); given != giving_.end() && given->second == message.result_unwanted())
+            stop_giving(from);
     } else if (message.has_result_answer()) {
         const wire::ResultAnswer& answer = message.result_answer();
         if (!taking_ || taking_->transfer != answer.transfer() || taking_->holder != from) return {};
@@ -339,7 +365,8 @@ Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
         if (!fits) {
             note_limited(cluster::brief(from) + " has no result of step " + std::to_string(taking_->step) +
                          " that fits here");
-            transfers_.forget(taking_->transfer);
+            give_up_transfer();
+            taking_->useless = true;
             return {};  // the next one is asked when the patience ends
         }
         taking_->answered = true;

@@ -22,6 +22,7 @@
 #include "net/limited_lines.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -119,8 +120,9 @@ private:
         std::size_t turn = 0;
         NodeId holder;  // whose turn it is
         std::uint64_t transfer = 0;
-        std::size_t progress = 0;
+        std::uint64_t progress = 0;
         bool answered = false;
+        bool useless = false;  // the answer does not fit
         std::optional<Transfers::Arrived> bytes;
         ViewPtr view;  // under which it came about
         SchedulePtr schedule;
@@ -136,9 +138,11 @@ private:
     void ended(collective::ExchangeId id, const collective::Outcome& outcome);
     void commit(Kept result);
     void stop_taking();
+    void give_up_transfer();
     void ask_next();
     void watch_transfer();
     void taken();
+    void stop_giving(NodeId to);
     void give_result(NodeId to, std::uint64_t step, std::uint64_t transfer);
     [[nodiscard]] net::BulkReceiver& receiver_of(const net::BulkHead& head);
     [[nodiscard]] Vector fresh_vector();
@@ -162,6 +166,7 @@ private:
     Held held_;
     std::optional<Kept> kept_;
     std::optional<Taking> taking_;
+    std::map<NodeId, std::uint64_t> giving_;  // the last result that each was given: its transfer
     std::uint64_t beginnings_ = 0;  // what was computed before the last one counts for nothing
     bool abandoning_ = false;
     std::vector<Vector> vectors_;  // those nobody else holds are free

@@ -17,9 +17,9 @@ std::uint64_t Transfers::expect(NodeId from, std::size_t max_bytes, std::functio
     return last_number_;
 }
 
-std::size_t Transfers::progress(std::uint64_t number) const {
+std::uint64_t Transfers::progress(std::uint64_t number) const {
     const auto at = incoming_.find(number);
-    return at == incoming_.end() ? 0 : at->second.arrived;
+    return at == incoming_.end() ? 0 : links_->figures(at->second.from).results_coming;
 }
 
 void Transfers::forget(std::uint64_t number) {

@@ -30,14 +30,16 @@ public:
 
     // Something of at most `max_bytes` is to come from there; `done` is called once it is whole. Its number.
     [[nodiscard]] std::uint64_t expect(NodeId from, std::size_t max_bytes, std::function<void(Arrived)> done);
-    // Bytes that have arrived so far.
-    [[nodiscard]] std::size_t progress(std::uint64_t number) const;
+    // Of a result: another number each time, as long as bytes come from there. A piece may be long on its way.
+    [[nodiscard]] std::uint64_t progress(std::uint64_t number) const;
     // It is not wanted any more: what still comes is read past.
     void forget(std::uint64_t number);
 
     // False: there is no link.
     bool send(NodeId to, net::BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
               const std::shared_ptr<const void>& owner);
+    // What has not begun to leave of a result with that number does not.
+    void cancel_result(NodeId to, std::uint64_t number) { links_->cancel_results(to, number); }
 
     Place place_for(NodeId from, const net::BulkHead& head) override;
     void arrived(NodeId from, const net::BulkHead& head) override;

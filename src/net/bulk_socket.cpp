@@ -25,7 +25,8 @@ std::optional<SocketReport> report_of(int socket) {
     tcp_info info{};
     socklen_t size = sizeof info;
     if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-    return SocketReport{.delivered_bytes = std::uint64_t{info.tcpi_delivered} * info.tcpi_snd_mss,
+    return SocketReport{.received_bytes = info.tcpi_bytes_received,
+                        .delivered_bytes = std::uint64_t{info.tcpi_delivered} * info.tcpi_snd_mss,
                         .bytes_per_s = info.tcpi_delivery_rate,
                         .round_trip = std::chrono::microseconds(info.tcpi_rtt),
                         .shortest_round_trip = std::chrono::microseconds(info.tcpi_min_rtt),

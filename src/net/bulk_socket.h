@@ -17,6 +17,7 @@ void set_unsent_bytes(int socket, std::size_t bytes);
 void set_send_limit(int socket, std::uint64_t bytes_per_s);
 
 struct SocketReport {
+    std::uint64_t received_bytes = 0;
     std::uint64_t delivered_bytes = 0;       // whether or not something before them is missing
     std::uint64_t bytes_per_s = 0;           // delivered lately
     std::chrono::nanoseconds round_trip{0};  // smoothed

@@ -411,6 +411,13 @@ void Links::cancel_gradients(std::uint64_t first, std::uint64_t second) {
     }
 }
 
+void Links::cancel_results(NodeId to, std::uint64_t first) {
+    const auto link = state_->links.find(to);
+    if (link == state_->links.end()) return;
+    std::erase_if(link->second->places.back()->waiting[static_cast<std::size_t>(BulkKind::results)],
+                  [&](const BulkFrame& frame) { return frame.head.first == first; });
+}
+
 void Links::resume(NodeId from) {
     const auto link = state_->links.find(from);
     if (link == state_->links.end()) return;
@@ -483,6 +490,9 @@ LinkFigures Links::figures(NodeId peer) const {
     count(*link.control);
     for (const auto& place : link.places)
         if (place->stream) count(*place->stream);
+    if (const StreamPtr& results = link.places.back()->stream)
+        if (const auto report = report_of(results->socket().native_handle()))
+            figures.results_coming = report->received_bytes;
     return figures;
 }
 

@@ -112,6 +112,8 @@ inline constexpr std::uint32_t any_lane = UINT32_MAX;
 struct LinkFigures {
     std::uint64_t bulk_sent_bytes = 0;
     std::uint64_t bulk_received_bytes = 0;
+    std::uint64_t results_coming =
+        0;  // bytes that the connection for results took in since it stands; parts of frames too
     std::uint64_t control_sent = 0;
     std::uint64_t control_received = 0;
     std::chrono::nanoseconds round_trip{0};  // of the last answered ping; 0: none
@@ -164,6 +166,8 @@ public:
                    std::shared_ptr<const void> owner);
     // Frames of gradients with these numbers that have not begun to leave are dropped.
     void cancel_gradients(std::uint64_t first, std::uint64_t second);
+    // Likewise frames of results with this first number, to this peer.
+    void cancel_results(NodeId to, std::uint64_t first);
     // What had to wait may be read now.
     void resume(NodeId from);
 

@@ -9,13 +9,13 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace chaos::elastic {
 inline constexpr std::uint32_t batch = 8;
-inline constexpr std::size_t floats = 1000;
 
 // Computes when it may, and writes down what it is asked to. Every sample adds 1.
 class PatientLearner final : public Learner {
@@ -23,7 +23,8 @@ public:
     Result<void> compute(const Task& task, std::span<float> into) override {
         log_ += "compute " + std::to_string(task.step) + "; ";
         ++begun;
-        while (waits) std::this_thread::yield();
+        for (; waits; std::this_thread::yield()) waiting = true;
+        waiting = false;
         for (const auto [begin, end] : task.more)
             for (float& value : into) value += static_cast<float>(end - begin);
         ++done;
@@ -38,6 +39,7 @@ public:
     [[nodiscard]] const std::string& log() const { return log_; }
 
     std::atomic<bool> waits = false;
+    std::atomic<bool> waiting = false;
     std::atomic<int> begun = 0;
     std::atomic<int> done = 0;
     std::atomic<int> wrong = 0;
@@ -47,9 +49,10 @@ private:
 };
 
 // The whole cluster, until somebody joins it.
-class Hermit final : public live::Worker {
+class Hermit final : public live::Worker, public net::BulkReceiver {
 public:
-    explicit Hermit(net::asio::io_context& shared, collective::Encoding encoding = collective::Encoding::fp32)
+    explicit Hermit(net::asio::io_context& shared, collective::Encoding encoding = collective::Encoding::fp32,
+                    std::size_t floats = 1000)
         : loop(shared),
           steps(loop, thread, learner, floats, encoding,
                 {.applied = [this](const AppliedStep& step) { applied = step.step + 1; },
@@ -57,7 +60,7 @@ public:
                  .note = [this](const std::string& text) { notes += text + "\n"; },
                  .failed = [this](const Error& why) { failed(why); }}),
           member(loop, key_, net::vouch_for(institution(), key_.public_key(), 4'000'000'000), sha256("hermit"),
-                 options(), *this, steps) {
+                 options(), *this, *this) {
         steps.connect(member);
         EXPECT_TRUE(member.start());
     }
@@ -93,14 +96,26 @@ public:
     void stable(std::uint64_t) override {}
     void link_up(NodeId peer) override { steps.link_up(peer); }
     void link_down(NodeId peer) override { steps.link_down(peer); }
-    void received(NodeId from, std::span<const std::uint8_t> message) override { (void)steps.received(from, message); }
+    void received(NodeId from, std::span<const std::uint8_t> message) override {
+        work.emplace_back(message.begin(), message.end());
+        EXPECT_TRUE(steps.received(from, message));
+    }
     void note(const std::string& text) override { notes += text + "\n"; }
     void failed(const Error& why) override { note(why.message); }
+
+    Place place_for(NodeId from, const net::BulkHead& head) override {
+        if (head.kind == net::BulkKind::results) result_bytes[head.first] += head.bytes;
+        return steps.place_for(from, head);
+    }
+    void arrived(NodeId from, const net::BulkHead& head) override { steps.arrived(from, head); }
+    void dropped(NodeId from, const net::BulkHead& head) override { steps.dropped(from, head); }
 
     net::asio::io_context& loop;
     PatientLearner learner;
     std::uint64_t applied = 0;
     bool let_in = false;
+    std::vector<std::string> work;                        // messages that came
+    std::map<std::uint64_t, std::uint64_t> result_bytes;  // that came, by transfer
     std::string notes;
     ComputeThread thread{loop};
     Steps steps;

@@ -2,6 +2,7 @@
 #include "elastic/steps.h"
 
 #include "live/hermit.h"
+#include "proto/elastic.pb.h"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +42,48 @@ TEST(Steps, LetGoOfWhatWasComputedInTheLoop) {
     hermit.learner.waits = false;
     ASSERT_TRUE(hermit.wait([&] { return let_go.load(); }));
     EXPECT_EQ(by, std::this_thread::get_id());
+}
+
+void ask(Hermit& asker, Hermit& holder, std::uint64_t step, std::uint64_t transfer) {
+    wire::Work message;
+    message.mutable_result_ask()->set_step(step);
+    message.mutable_result_ask()->set_transfer(transfer);
+    const std::string bytes = message.SerializeAsString();
+    EXPECT_TRUE(asker.member.links().send_work(holder.member.id(),
+                                               {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}));
+}
+
+TEST(Steps, GiveResultsToMembersOneAtATime) {
+    constexpr std::size_t many_floats = 1 << 20;
+    constexpr std::uint64_t result = many_floats * sizeof(float);
+    net::asio::io_context loop{1};
+    Hermit founder(loop, collective::Encoding::fp32, many_floats);
+    Hermit newcomer(loop, collective::Encoding::fp32, many_floats);
+    Hermit stranger(loop);
+    founder.member.found(batch, false);
+    newcomer.member.join({founder.member.address()});
+    stranger.member.links().dial(founder.member.id(), founder.member.address());
+    ASSERT_TRUE(founder.wait([&] {
+        return newcomer.let_in && founder.applied > 0 && stranger.member.links().linked(founder.member.id());
+    })) << founder.notes
+        << newcomer.notes;
+    founder.learner.waits = true;
+    ASSERT_TRUE(founder.wait([&] { return founder.learner.waiting && founder.applied == founder.steps.committed(); }));
+    const std::uint64_t step = founder.applied - 1;
+
+    ask(stranger, founder, step, 1);
+    ASSERT_TRUE(founder.wait([&] { return !stranger.work.empty(); }));
+    wire::Work answer;
+    ASSERT_TRUE(answer.ParseFromString(stranger.work.front()));
+    EXPECT_TRUE(answer.result_answer().absent());
+
+    constexpr std::uint64_t asks = 300;
+    for (std::uint64_t transfer = 1; transfer <= asks; ++transfer) ask(newcomer, founder, step, transfer);
+    ASSERT_TRUE(founder.wait([&] { return newcomer.result_bytes[asks] == result; })) << founder.notes;
+    std::uint64_t all = 0;
+    for (const auto& [transfer, bytes] : newcomer.result_bytes) all += bytes;
+    EXPECT_LT(all, asks * result / 5);
+    founder.learner.waits = false;
 }
 
 TEST(Steps, TakePlaceInEveryEncoding) {

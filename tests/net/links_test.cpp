@@ -169,6 +169,31 @@ TEST(Links, ResultsPassWhileGradientsWait) {
     EXPECT_EQ(pair.b.heads.front().kind, BulkKind::results);
 }
 
+// On a slow line a frame is long on its way: that it is, can be seen.
+TEST(Links, ResultsAreSeenComing) {
+    Pair pair(LinkOptions{.max_send_bytes_per_s = 300'000});
+    const auto data = std::make_shared<std::vector<std::byte>>(max_bulk_bytes);
+    const BulkHead head{.kind = BulkKind::results, .bytes = max_bulk_bytes};
+    ASSERT_TRUE(pair.a.links.send_bulk(pair.b.id, head, *data, any_lane, data));
+    std::set<std::uint64_t> seen;
+    ASSERT_TRUE(pair.a.wait([&] {
+        if (pair.b.heads.empty()) seen.insert(pair.b.links.figures(pair.a.id).results_coming);
+        return seen.size() > 5 || !pair.b.heads.empty();
+    }));
+    EXPECT_TRUE(pair.b.heads.empty());
+}
+
+TEST(Links, CancelledResultsDoNotLeave) {
+    Pair pair(LinkOptions{.max_send_bytes_per_s = 30'000'000});
+    const auto data = std::make_shared<std::vector<std::byte>>(max_bulk_bytes);
+    for (const std::uint64_t number : {1, 1, 1, 1, 1, 1, 2})
+        ASSERT_TRUE(pair.a.links.send_bulk(
+            pair.b.id, {.kind = BulkKind::results, .bytes = max_bulk_bytes, .first = number}, *data, any_lane, data));
+    pair.a.links.cancel_results(pair.b.id, 1);
+    ASSERT_TRUE(pair.a.wait([&] { return !pair.b.heads.empty() && pair.b.heads.back().first == 2; }));
+    EXPECT_LE(pair.b.heads.size(), 2U);
+}
+
 TEST(Links, AnyConnectionThatIsFreeTakesFramesOfNoLane) {
     Pair pair;
     pair.b.not_ready = true;
