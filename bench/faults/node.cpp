@@ -21,7 +21,7 @@ int run_node(const std::vector<std::string>& arguments) {
     cluster.floats = 1 << 20;
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     net::asio::io_context loop(1);
-    const toy::ToyNode* self = nullptr;
+    toy::ToyNode* self = nullptr;
     toy::ToyNode node(loop, cluster, static_cast<unsigned>(std::stoul(arguments[0])), arguments[1],
                       {.applied =
                            [&](std::uint64_t step, const cluster::Name& lineage) {
@@ -33,8 +33,9 @@ int run_node(const std::vector<std::string>& arguments) {
                        .note = [](const std::string& text) { std::printf("note %s\n", text.c_str()); },
                        .link_down = [](cluster::NodeId) { std::printf("down %lld\n", now_ns()); },
                        .adopted =
-                           [](const cluster::ViewPtr& view) {
-                               std::printf("view %llu %lld\n", static_cast<unsigned long long>(view->epoch), now_ns());
+                           [&](const cluster::ViewPtr&) {
+                               const std::uint64_t committed = self->member().core().applied();
+                               std::printf("view %llu %lld\n", static_cast<unsigned long long>(committed), now_ns());
                            }});
     self = &node;
     if (const auto started = node.start(); !started) {

@@ -1,7 +1,7 @@
 // One node of a trial, in a process of its own in a host of the testbed. It prints what happens, a line each:
 //
 //   applied STEP LINEAGE AT        a step is applied; the state's lineage then; nanoseconds of the machine's clock
-//   view EPOCH AT                  a view was adopted
+//   view COMMITTED AT              a view was adopted, after so many committed steps
 //   down AT                        a link is gone
 //   wrong STEP                     a result was not what it must be
 //   note TEXT

@@ -37,7 +37,11 @@ struct Story {
         long long at = 0;
     };
     std::map<std::uint64_t, Step> steps;
-    std::vector<std::pair<std::uint64_t, long long>> views;
+    struct View {
+        std::uint64_t committed = 0;  // steps, when it was adopted
+        long long at = 0;
+    };
+    std::vector<View> views;
     std::vector<long long> downs;
     bool wrong = false;
 
@@ -53,8 +57,8 @@ struct Story {
                 words >> step >> applied.lineage >> applied.at;
                 steps[step] = applied;
             } else if (kind == "view") {
-                auto& [epoch, at] = views.emplace_back();
-                words >> epoch >> at;
+                auto& [committed, at] = views.emplace_back();
+                words >> committed >> at;
             } else if (kind == "wrong") {
                 wrong = true;
             } else if (kind == "down") {
@@ -63,14 +67,13 @@ struct Story {
         }
     }
 
-    // When the first step after the first view that came after `fault` was applied.
+    // When the first step that was committed after the first view after `fault` was applied. (One that was committed
+    // before may be applied later.)
     [[nodiscard]] std::optional<long long> result_after(long long fault) const {
-        const auto view = std::ranges::find_if(views, [&](const auto& entry) { return entry.second > fault; });
+        const auto view = std::ranges::find_if(views, [&](const View& entry) { return entry.at > fault; });
         if (view == views.end()) return std::nullopt;
-        std::optional<long long> first;
-        for (const auto& [number, step] : steps)
-            if (step.at > view->second && (!first || step.at < *first)) first = step.at;
-        return first;
+        const auto first = steps.lower_bound(view->committed);
+        return first == steps.end() ? std::nullopt : std::optional(first->second.at);
     }
 };
 
@@ -199,8 +202,9 @@ private:
         return {};
     }
 
-    [[nodiscard]] TrialFigures figures(long long fault) const {
-        long long detected = std::numeric_limits<long long>::max();
+    [[nodiscard]] Result<TrialFigures> figures(long long fault) const {
+        constexpr long long never = std::numeric_limits<long long>::max();
+        long long detected = never;
         long long result = 0;
         for (const unsigned number : survivors()) {
             const Story told = story(number);
@@ -208,8 +212,9 @@ private:
                 if (down > fault) detected = std::min(detected, down);
             result = std::max(result, *told.result_after(fault));
         }
-        return {.detection_s = static_cast<double>(detected - fault) * 1e-9,
-                .result_s = static_cast<double>(result - fault) * 1e-9};
+        if (detected == never) return Error{"no survivor gave up a link"};
+        return TrialFigures{.detection_s = static_cast<double>(detected - fault) * 1e-9,
+                            .result_s = static_cast<double>(result - fault) * 1e-9};
     }
 
     Testbed& box_;

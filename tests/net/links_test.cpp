@@ -96,6 +96,25 @@ TEST(Links, CarryBulkInOrderAndWaitForAReceiverThatIsNotReady) {
     EXPECT_EQ(pair.b.payload_bytes, 90U * 600'000);
 }
 
+// A full receiver is not a dead one.
+TEST(Links, AReceiverMayWaitForLong) {
+    constexpr std::chrono::milliseconds limit{200};
+    Pair pair(LinkOptions{.longest_without_bulk = limit});
+    pair.b.not_ready = true;
+    const auto data = std::make_shared<std::vector<std::byte>>(max_bulk_bytes);
+    for (std::uint32_t i = 0; i < 50; ++i)
+        ASSERT_TRUE(pair.a.links.send_bulk(pair.b.id, {.bytes = max_bulk_bytes, .third = i}, *data, 0, data));
+    const auto begun = Clock::now();
+    ASSERT_TRUE(pair.a.wait([&] { return Clock::now() > begun + 10 * limit; }));
+    pair.b.not_ready = false;
+    ASSERT_TRUE(pair.a.wait([&] {
+        pair.b.links.resume(pair.a.id);
+        return pair.b.heads.size() == 50;
+    }));
+    ASSERT_TRUE(pair.a.wait([&] { return pair.a.links.figures(pair.b.id).bulk_sent_bytes >= 50 * max_bulk_bytes; }));
+    EXPECT_EQ(pair.a.links.figures(pair.b.id).bulk_sent_bytes, 50 * max_bulk_bytes) << "something was sent again";
+}
+
 // What is short leaves at once where nothing waits, and must not overtake what could not leave completely.
 TEST(Links, ShortAndLongFramesKeepTheirOrderWhenTheOtherEndIsSlow) {
     for (const bool clear : {false, true}) {
