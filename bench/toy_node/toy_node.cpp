@@ -154,8 +154,9 @@ void ToyNode::link_down(NodeId peer) {
     steps_.link_down(peer);
 }
 void ToyNode::received(NodeId from, std::span<const std::uint8_t> message) {
-    if (const auto taken = steps_.received(from, message); !taken)
-        note("ignores " + cluster::brief(from) + ": " + taken.error().message);
+    const auto work = elastic::work_from(message);
+    const auto taken = work ? steps_.received(from, *work) : Result<void>(work.error());
+    if (!taken) note("ignores " + cluster::brief(from) + ": " + taken.error().message);
 }
 void ToyNode::note(const std::string& text) {
     events_.note(text);

@@ -1,7 +1,6 @@
 #include "elastic/steps.h"
 
 #include "plan/view_request.h"
-#include "proto/elastic.pb.h"
 
 #include <boost/asio/post.hpp>
 
@@ -13,12 +12,6 @@ namespace chaos::elastic {
 namespace {
 
 constexpr std::chrono::seconds transfer_patience{3};  // without a byte; then another holder is asked
-
-std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
-    std::vector<std::uint8_t> bytes(message.ByteSizeLong());
-    message.SerializeWithCachedSizesToArray(bytes.data());
-    return bytes;
-}
 
 bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
@@ -72,6 +65,14 @@ void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage, std::f
             if (*alive) advance();
         });
     advance_soon();
+}
+
+void Steps::follow(const StateLabel& state) {
+    CHAOS_ASSERT(!order_ && !taking_);
+    committed_ = state.applied;
+    lineage_ = state.lineage;
+    held_ = {};
+    kept_.reset();
 }
 
 StateLabel Steps::label() const {
@@ -348,10 +349,7 @@ void Steps::give_result(NodeId to, std::uint64_t step, std::uint64_t transfer) {
         giving_[to] = transfer;
 }
 
-Result<void> Steps::received(NodeId from, std::span<const std::uint8_t> bytes) {
-    wire::Work message;
-    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-        return Error{"it sent what is no message of a member at work"};
+Result<void> Steps::received(NodeId from, const wire::Work& message) {
     if (message.has_result_ask()) {
         give_result(from, message.result_ask().step(), message.result_ask().transfer());
     } else if (message.has_result_unwanted()) {

@@ -18,6 +18,7 @@
 #include "elastic/compute_thread.h"
 #include "elastic/learner.h"
 #include "elastic/transfers.h"
+#include "elastic/work.h"
 #include "live/member.h"
 #include "net/limited_lines.h"
 
@@ -68,14 +69,17 @@ public:
     // and before anything else.
     void begin_at(std::uint64_t applied, const cluster::Name& lineage, std::function<void()> replace = {});
 
+    // The state was brought this far by other means, and nothing else is under way.
+    void follow(const StateLabel& state);
+
     // As live::Worker's.
     void start_step(std::uint64_t step, const ViewPtr& view);
     void stop_step();
     void take_result(std::uint64_t step, const std::vector<NodeId>& holders);
     void link_up(NodeId peer);
     void link_down(NodeId peer);
-    // A message of ours (proto/elastic.proto). An error: it is none.
-    [[nodiscard]] Result<void> received(NodeId from, std::span<const std::uint8_t> message);
+    // An error: it is not for steps.
+    [[nodiscard]] Result<void> received(NodeId from, const wire::Work& message);
 
     [[nodiscard]] std::uint64_t committed() const { return committed_; }
     // As long as it does not change (compute_thread.h).
@@ -167,7 +171,7 @@ private:
     std::optional<Kept> kept_;
     std::optional<Taking> taking_;
     std::map<NodeId, std::uint64_t> giving_;  // the last result that each was given: its transfer
-    std::uint64_t beginnings_ = 0;  // what was computed before the last one counts for nothing
+    std::uint64_t beginnings_ = 0;            // what was computed before the last one counts for nothing
     bool abandoning_ = false;
     std::vector<Vector> vectors_;  // those nobody else holds are free
     cluster::Name scheduled_{};    // the view that schedule_ is of

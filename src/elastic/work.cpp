@@ -10,6 +10,13 @@ std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
     return bytes;
 }
 
+Result<wire::Work> work_from(std::span<const std::uint8_t> bytes) {
+    wire::Work message;
+    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+        return Error{"it sent what is no message of a member at work"};
+    return message;
+}
+
 std::optional<cluster::Name> name_from(const std::string& bytes) {
     cluster::Name name{};
     if (bytes.size() != name.size()) return std::nullopt;

@@ -1,6 +1,7 @@
 // What messages of members at work (proto/elastic.proto) are made of and read as.
 #pragma once
 
+#include "base/result.h"
 #include "cluster/id.h"
 #include "state/record.h"
 
@@ -8,12 +9,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace chaos::elastic {
 
 [[nodiscard]] std::vector<std::uint8_t> bytes_of(const wire::Work& message);
+
+[[nodiscard]] Result<wire::Work> work_from(std::span<const std::uint8_t> bytes);
 
 // nullopt: not as long as a name is.
 [[nodiscard]] std::optional<cluster::Name> name_from(const std::string& bytes);

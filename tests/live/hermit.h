@@ -98,7 +98,9 @@ public:
     void link_down(NodeId peer) override { steps.link_down(peer); }
     void received(NodeId from, std::span<const std::uint8_t> message) override {
         work.emplace_back(message.begin(), message.end());
-        EXPECT_TRUE(steps.received(from, message));
+        const auto parsed = work_from(message);
+        ASSERT_TRUE(parsed) << parsed.error().message;
+        EXPECT_TRUE(steps.received(from, *parsed));
     }
     void note(const std::string& text) override { notes += text + "\n"; }
     void failed(const Error& why) override { note(why.message); }
