@@ -9,10 +9,11 @@
 
 namespace chaos::elastic {
 
-ComputeThread::~ComputeThread() {
+void ComputeThread::stop() {
     *alive_ = false;
     thread_.join();
     reader_.join();
+    waiting_.clear();
 }
 
 void ComputeThread::compute(std::function<void()> work, std::function<void()> then) {

@@ -23,8 +23,7 @@ namespace asio = boost::asio;
 class ComputeThread {
 public:
     explicit ComputeThread(asio::io_context& loop) : loop_(loop) {}
-    // Waits for what is being done; what was to follow is dropped.
-    ~ComputeThread();
+    ~ComputeThread() { stop(); }
     ComputeThread(const ComputeThread&) = delete;
     ComputeThread& operator=(const ComputeThread&) = delete;
 
@@ -39,6 +38,9 @@ public:
     [[nodiscard]] bool may_read() const;
     // `work` on the reading thread; only while may_read().
     void read(std::function<void()> work, std::function<void()> then);
+
+    // Waits for what is being done; what was to follow is dropped.
+    void stop();
 
 private:
     struct Job {

@@ -48,7 +48,11 @@ void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& h
         states_.assign(shards_.count(), {});
         if (have)
             for (Shard& state : states_)
-                state = {.stage = Shard::Stage::here, .label = *have, .asked_to = have->applied};
+                state = {.stage = Shard::Stage::here,
+                         .changing = false,
+                         .label = *have,
+                         .asked_to = have->applied,
+                         .donor = {}};
     }
     running_ = true;
     verified_ = false;

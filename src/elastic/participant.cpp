@@ -1,0 +1,286 @@
+#include "elastic/participant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace chaos::elastic {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double speed_gain = 0.3;
+
+fs::path unstable_path(const state::CheckpointFolder& checkpoints) {
+    return checkpoints.folder / "unstable";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Participant>> Participant::open(net::asio::io_context& loop, const net::SecretKey& key,
+                                                       const net::Credential& credential, live::Options options,
+                                                       Trainer& trainer, const state::CheckpointFolder& checkpoints,
+                                                       Observer& observer) {
+    CHAOS_TRY(const std::vector<std::uint64_t> steps, checkpoints.steps());
+    if (!steps.empty()) CHAOS_CHECK(trainer.resume(checkpoints.path_of(steps.back())));
+    options.checkpoint = cluster::Checkpoint{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
+    return std::unique_ptr<Participant>(
+        new Participant(loop, key, credential, options, trainer, checkpoints, observer));
+}
+
+Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
+                         const live::Options& options, Trainer& trainer, const state::CheckpointFolder& checkpoints,
+                         Observer& observer)
+    : trainer_(trainer),
+      checkpoints_(checkpoints),
+      observer_(observer),
+      shards_(trainer.engine().manifest(), trainer.engine().arena().slots()),
+      last_saved_(trainer.progress().step),
+      thread_(loop),
+      steps_(loop, thread_, trainer, trainer.result_floats(), collective::Encoding::fp32,
+             {.applied = [this](const AppliedStep& step) { step_applied(step); },
+              .computed = [this](std::uint64_t samples, std::chrono::nanoseconds took) { computed(samples, took); },
+              .note = [this](const std::string& text) { note(text); },
+              .failed = [this](const Error& why) { failed(why); }}),
+      donor_(thread_, steps_, trainer, shards_),
+      joiner_(
+          loop, thread_, steps_, trainer, shards_,
+          {.synced = [this](const StateLabel& state, const cluster::Name& root) { state_synced(state, root); },
+           .rolled = [this](const StateLabel& state, const state::StepRecord& record) { state_rolled(state, record); },
+           .note = [this](const std::string& text) { note(text); }}),
+      member_(loop, key, credential, run::hash(trainer.identity()), options, *this, steps_) {
+    steps_.connect(member_);
+    donor_.connect(member_);
+    joiner_.connect(member_);
+    steps_.begin_at(trainer.progress().step, trainer.progress().lineage);
+}
+
+// What computes works with everything below.
+Participant::~Participant() {
+    stop();
+    thread_.stop();
+}
+
+void Participant::stop() {
+    if (stopped_) return;
+    stopped_ = true;
+    joiner_.stop();
+    steps_.stop_step();
+    member_.stop();
+}
+
+// ---- what the core orders
+
+void Participant::adopted(const ViewPtr& view) {
+    donor_.adopted(*view);
+    joiner_.adopted(*view);
+    observer_.adopted(view);
+}
+
+// After the last step there is one more, in which nothing is computed; and none after that.
+void Participant::start_step(std::uint64_t step, const ViewPtr& view) {
+    if (step <= static_cast<std::uint64_t>(trainer_.run().train.steps)) steps_.start_step(step, view);
+}
+
+void Participant::stop_step() {
+    steps_.stop_step();
+}
+
+void Participant::take_result(std::uint64_t step, const std::vector<NodeId>& holders) {
+    steps_.take_result(step, holders);
+}
+
+void Participant::restore(std::uint64_t applied, const cluster::Name& lineage) {
+    joiner_.stop();
+    const StateLabel state{.applied = applied, .lineage = lineage};
+    whole_ = true;
+    unstable_.reset();
+    if (thread_.busy() || steps_.label().applied != applied || steps_.label().lineage != lineage) {
+        const auto done = std::make_shared<Result<void>>();
+        steps_.begin_at(applied, lineage, [this, done, applied, lineage] {
+            if (trainer_.progress().step == applied && trainer_.progress().lineage == lineage) return;
+            *done = applied == 0 ? trainer_.begin_anew() : trainer_.resume(checkpoints_.path_of(applied));
+            if (*done && trainer_.progress().lineage != lineage)
+                *done = Error{"the checkpoint of step " + std::to_string(applied) +
+                              " on this node's disk is not the one that all agreed to go on from"};
+        });
+        thread_.compute([] {},
+                        [this, done] {
+                            if (!*done && !stopped_) failed(done->error());
+                        });
+    } else {
+        steps_.begin_at(applied, lineage);
+    }
+    observer_.restored(state);
+}
+
+void Participant::begin_sync(const ViewPtr& view) {
+    steps_.stop_step();
+    first_step_.reset();
+    const bool have = whole_ && !thread_.busy();
+    whole_ = false;
+    joiner_.begin(*view, have ? std::optional(steps_.label()) : std::nullopt);
+    observer_.joining(view);
+}
+
+void Participant::activated(std::uint64_t first_step, const ViewPtr&) {
+    first_step_ = first_step;
+    observer_.activated(first_step);
+    end_join_if_there();
+}
+
+void Participant::excluded(const std::string& why, bool final) {
+    steps_.stop_step();
+    observer_.excluded(why, final);
+}
+
+void Participant::left() {
+    observer_.left();
+}
+
+// ---- a join
+
+void Participant::state_synced(const StateLabel& state, const cluster::Name& root) {
+    whole_ = true;
+    steps_.begin_at(state.applied, state.lineage, [this, state] { trainer_.arrive(state.applied, state.lineage); });
+    observer_.synced(state, root);
+    member_.tell(cluster::Synced{.applied = state.applied, .root = root});
+    end_join_if_there();
+}
+
+void Participant::state_rolled(const StateLabel& state, const state::StepRecord& record) {
+    steps_.follow(state);
+    thread_.compute([this, state] { trainer_.arrive(state.applied, state.lineage); }, [] {});
+    Outcome outcome;
+    outcome.record = record;
+    outcome.skipped = record.scalars.clip_scale == 0.0;
+    observer_.applied(outcome, state, How::followed);
+    end_join_if_there();
+    member_.tell(cluster::Applied{record.step});
+}
+
+// From the first step on that it was let in for, it takes part.
+void Participant::end_join_if_there() {
+    if (!first_step_ || !joiner_.running() || steps_.committed() != *first_step_) return;
+    first_step_.reset();
+    joiner_.stop();
+}
+
+// ---- steps
+
+void Participant::step_applied(const AppliedStep& step) {
+    const Outcome outcome = trainer_.outcome();
+    const StateLabel state = steps_.label();
+    donor_.applied(step, outcome.record);
+    observer_.applied(outcome, state, step.taken ? How::taken : How::exchanged);
+    if (stopped_) return;
+    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
+    if (step.step >= last && !over_) {
+        over_ = true;
+        observer_.finished();
+        return;
+    }
+    save_if_due();
+}
+
+// Shares follow measured speed.
+void Participant::computed(std::uint64_t samples, std::chrono::nanoseconds took) {
+    const double seconds = std::chrono::duration<double>(took).count();
+    const double now = static_cast<double>(samples) / std::max(seconds, 1e-6);
+    samples_per_s_ += (samples_per_s_ > 0.0 ? speed_gain : 1.0) * (now - samples_per_s_);
+    // Speeds are agreed in whole samples per second; a slower node than that is still a node.
+    const auto speed = static_cast<std::uint32_t>(std::clamp(std::llround(samples_per_s_), 1LL, 4'000'000'000LL));
+    if (cluster::speeds_agree(speed, told_speed_)) return;
+    told_speed_ = speed;
+    member_.tell(cluster::MeasuredSpeed{speed});
+}
+
+// ---- checkpoints
+
+// The longest-standing member writes them; and everybody the last one, which is the trained model.
+void Participant::save_if_due() {
+    const StateLabel state = steps_.label();
+    const run::Train& train = trainer_.run().train;
+    const auto every = static_cast<std::uint64_t>(train.checkpoint_every);
+    const bool last = state.applied == static_cast<std::uint64_t>(train.steps);
+    const ViewPtr view = member_.core().view();
+    const bool writer = view != nullptr && view->longest_standing() == member_.id();
+    const bool due = last || (writer && every > 0 && state.applied % every == 0);
+    if (!due || state.applied == last_saved_ || (unstable_ && !unstable_->written) || !thread_.may_read()) return;
+    unstable_ = Unstable{.state = state, .written = false};
+    const auto done = std::make_shared<Result<void>>();
+    thread_.read([this, done] { *done = trainer_.save(unstable_path(checkpoints_)); },
+                 [this, done, lineage = state.lineage] {
+                     if (stopped_ || !unstable_ || unstable_->state.lineage != lineage) return;
+                     if (!*done) return failed(done->error());
+                     unstable_->written = true;
+                     publish_checkpoint();
+                 });
+}
+
+// What is stable is never undone.
+void Participant::publish_checkpoint() {
+    if (!unstable_ || !unstable_->written || unstable_->state.applied > member_.core().stable()) return;
+    const std::uint64_t step = unstable_->state.applied;
+    unstable_.reset();
+    const fs::path path = checkpoints_.path_of(step);
+    std::error_code problem;
+    fs::rename(unstable_path(checkpoints_), path, problem);
+    if (problem) return failed({"cannot write " + path.string() + ": " + problem.message()});
+    last_saved_ = step;
+    if (const auto pruned = checkpoints_.prune(static_cast<std::uint64_t>(trainer_.run().train.keep_checkpoints));
+        !pruned)
+        note(pruned.error().message);
+    observer_.saved(step, path);
+}
+
+void Participant::stable(std::uint64_t steps) {
+    donor_.stable();
+    publish_checkpoint();
+    observer_.stable(steps);
+}
+
+// ---- links
+
+void Participant::link_up(NodeId peer) {
+    steps_.link_up(peer);
+    joiner_.link_up(peer);
+}
+
+void Participant::link_down(NodeId peer) {
+    steps_.link_down(peer);
+    donor_.forget(peer);
+    joiner_.link_down(peer);
+}
+
+void Participant::received(NodeId from, std::span<const std::uint8_t> message) {
+    const Result<wire::Work> work = work_from(message);
+    if (!work) return note("ignores " + cluster::brief(from) + ": " + work.error().message);
+    switch (work->what_case()) {
+        case wire::Work::kShardAsk:
+            return donor_.received(from, work->shard_ask());
+        case wire::Work::kPartAsk:
+            return donor_.received(from, work->part_ask());
+        case wire::Work::kRootAsk:
+            return donor_.received(from, work->root_ask());
+        case wire::Work::kShardAnswer:
+            return joiner_.received(from, work->shard_answer());
+        case wire::Work::kPartAnswer:
+            return joiner_.received(from, work->part_answer());
+        case wire::Work::kRootAnswer:
+            return joiner_.received(from, work->root_answer());
+        default:
+            if (const Result<void> taken = steps_.received(from, *work); !taken)
+                note("ignores " + cluster::brief(from) + ": " + taken.error().message);
+    }
+}
+
+void Participant::note(const std::string& text) {
+    observer_.note(text);
+}
+
+void Participant::failed(const Error& why) {
+    observer_.failed(why);
+}
+
+}  // namespace chaos::elastic

@@ -1,0 +1,129 @@
+// A member's training side, whole: steps with the others, shards for whoever joins, the state from the others when it
+// joins itself, checkpoints. What happens is told to an observer; what is to happen, the cluster's core decides.
+//
+//                      ┌── Steps    compute, all-reduce, apply; flush, take, redo
+//   live::Member ◄───► ├── Donor    shards and results for joiners
+//                      ├── Joiner   the state, from all neighbours at once
+//                      └── checkpoints of stable steps, by the longest-standing member
+//
+// Everything is called, and calls back, in the loop's thread.
+#pragma once
+
+#include "elastic/compute_thread.h"
+#include "elastic/donor.h"
+#include "elastic/joiner.h"
+#include "elastic/steps.h"
+#include "elastic/trainer.h"
+#include "live/member.h"
+#include "state/checkpoint.h"
+#include "state/shards.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace chaos::elastic {
+
+enum class How : std::uint8_t {
+    exchanged,  // this node took part in the all-reduce
+    taken,      // R(s) came from a member that had it
+    followed,   // as a joiner
+};
+
+class Observer {
+public:
+    virtual ~Observer() = default;
+    virtual void adopted(const ViewPtr& view) = 0;
+    // A step is in the state. `outcome` is only what a joiner knows of it where it followed.
+    virtual void applied(const Outcome& outcome, const StateLabel& state, How how) = 0;
+    virtual void joining(const ViewPtr& view) = 0;
+    virtual void synced(const StateLabel& state, const cluster::Name& root) = 0;
+    virtual void activated(std::uint64_t first_step) = 0;
+    virtual void restored(const StateLabel& state) = 0;
+    virtual void stable(std::uint64_t steps) = 0;
+    virtual void saved(std::uint64_t step, const std::filesystem::path& path) = 0;
+    virtual void excluded(const std::string& why, bool final) = 0;
+    virtual void left() = 0;
+    // The run's last step is applied, and everybody has it.
+    virtual void finished() = 0;
+    virtual void note(const std::string& text) = 0;
+    virtual void failed(const Error& why) = 0;  // the node cannot go on
+};
+
+class Participant final : private live::Worker {
+public:
+    // `options.checkpoint` is filled in here. Checkpoints that are found must be the trainer's run's.
+    static Result<std::unique_ptr<Participant>> open(net::asio::io_context& loop, const net::SecretKey& key,
+                                                     const net::Credential& credential, live::Options options,
+                                                     Trainer& trainer, const state::CheckpointFolder& checkpoints,
+                                                     Observer& observer);
+    ~Participant() override;
+    Participant(const Participant&) = delete;
+    Participant& operator=(const Participant&) = delete;
+
+    [[nodiscard]] live::Member& member() { return member_; }
+    [[nodiscard]] const live::Member& member() const { return member_; }
+    [[nodiscard]] StateLabel state() const { return steps_.label(); }
+    [[nodiscard]] const Joiner& joiner() const { return joiner_; }
+    [[nodiscard]] bool is_over() const { return over_; }
+    // Measured on this node; 0: not known.
+    [[nodiscard]] double samples_per_s() const { return samples_per_s_; }
+
+    // Nothing is called afterwards. The state stays as it is.
+    void stop();
+
+private:
+    Participant(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
+                const live::Options& options, Trainer& trainer, const state::CheckpointFolder& checkpoints,
+                Observer& observer);
+
+    void adopted(const ViewPtr& view) override;
+    void start_step(std::uint64_t step, const ViewPtr& view) override;
+    void stop_step() override;
+    void take_result(std::uint64_t step, const std::vector<NodeId>& holders) override;
+    void restore(std::uint64_t applied, const cluster::Name& lineage) override;
+    void begin_sync(const ViewPtr& view) override;
+    void activated(std::uint64_t first_step, const ViewPtr& view) override;
+    void excluded(const std::string& why, bool final) override;
+    void left() override;
+    void stable(std::uint64_t steps) override;
+    void link_up(NodeId peer) override;
+    void link_down(NodeId peer) override;
+    void received(NodeId from, std::span<const std::uint8_t> message) override;
+    void note(const std::string& text) override;
+    void failed(const Error& why) override;
+
+    void step_applied(const AppliedStep& step);
+    void computed(std::uint64_t samples, std::chrono::nanoseconds took);
+    void state_synced(const StateLabel& state, const cluster::Name& root);
+    void state_rolled(const StateLabel& state, const state::StepRecord& record);
+    void end_join_if_there();
+    void save_if_due();
+    void publish_checkpoint();
+
+    struct Unstable {  // a checkpoint that is written, of a step that may still be undone
+        StateLabel state;
+        bool written = false;
+    };
+
+    Trainer& trainer_;
+    state::CheckpointFolder checkpoints_;
+    Observer& observer_;
+    state::Shards shards_;
+    bool stopped_ = false;
+    bool over_ = false;
+    bool whole_ = true;                        // what is in memory is one state
+    std::optional<std::uint64_t> first_step_;  // this joiner was let in for
+    double samples_per_s_ = 0.0;
+    std::uint32_t told_speed_ = 0;
+    std::uint64_t last_saved_ = 0;
+    std::optional<Unstable> unstable_;
+    ComputeThread thread_;
+    Steps steps_;
+    Donor donor_;
+    Joiner joiner_;
+    live::Member member_;
+};
+
+}  // namespace chaos::elastic
