@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -177,6 +178,78 @@ void add_institution(CLI::App& program, Job& job) {
         "  chaos institution revoke KEY                              # that node or token is no longer yours\n");
 }
 
+constexpr const char* dir_help = "The node's folder (default: $CHAOS_DIR, else here or the only one below)";
+
+void add_status(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::StatusOptions>();
+    CLI::App* command = program.add_subcommand("status", "Show what a running node does, and with whom");
+    command->add_option("--dir", options->dir, dir_help)->type_name("DIR");
+    command->add_flag("--json", options->json, "Print JSON, one object per line; docs/control.md lists its fields");
+    command->add_flag("--watch", options->watch, "Go on showing it, as it changes");
+    command->footer(
+        "A * marks the node itself, and its links.\n\n"
+        "Examples:\n"
+        "  chaos status --watch\n"
+        "  chaos status --dir runs/a --json | jq .step\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::show_status(*options); }; });
+}
+
+void add_events(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::EventsOptions>();
+    CLI::App* command = program.add_subcommand("events", "List what a running node has seen happen");
+    command->add_option("--dir", options->dir, dir_help)->type_name("DIR");
+    command->add_option("--last", options->last, "Only the last N (default: all that it remembers)")->type_name("N");
+    command->add_flag("--follow", options->follow, "Go on with what happens from now on");
+    command->add_flag("--json", options->json, "Print JSON, one object per event; docs/control.md lists its fields");
+    command->footer(
+        "Each line has the time, the view it happened in, and what happened.\n\n"
+        "Examples:\n"
+        "  chaos events --last 20\n"
+        "  chaos events --dir runs/a --follow --json\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::show_events(*options); }; });
+}
+
+void add_why(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::WhyOptions>();
+    CLI::App* command = program.add_subcommand("why", "Let a running node say what it waits for, or what it refused");
+    command->add_option("--dir", options->dir, dir_help)->type_name("DIR");
+    command->add_flag("--json", options->json, "Print a JSON object");
+    command->footer("Example:\n  chaos why --dir runs/a\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::show_why(*options); }; });
+}
+
+void add_leave(CLI::App& program, Job& job) {
+    auto dir = std::make_shared<std::filesystem::path>();
+    CLI::App* command = program.add_subcommand("leave", "Take a running node out of its cluster; training goes on");
+    command->add_option("--dir", *dir, dir_help)->type_name("DIR");
+    command->footer(
+        "Returns when the node has left and its process is about to end. Interrupted with Ctrl-C, the node leaves all\n"
+        "the same.\n\n"
+        "Example:\n  chaos leave --dir runs/a\n");
+    command->callback([&job, dir] { job = [dir] { return chaos::cli::leave(*dir); }; });
+}
+
+void add_link(CLI::App& program, Job& job) {
+    CLI::App* command = program.add_subcommand("link", "Connect a running node with another, or disconnect them");
+    command->require_subcommand(1);
+    for (const bool add : {true, false}) {
+        auto options = std::make_shared<chaos::cli::LinkOptions>();
+        options->add = add;
+        CLI::App* change = command->add_subcommand(
+            add ? "add" : "remove", add ? "Agree on a link with another node" : "Give up a link with another node");
+        change->add_option("a", options->a, "One end: a node's id, or the beginning of it")->required()->type_name("A");
+        change->add_option("b", options->b, "The other end; one of both is the running node")
+            ->required()
+            ->type_name("B");
+        change->add_option("--dir", options->dir, dir_help)->type_name("DIR");
+        change->callback([&job, options] { job = [options] { return chaos::cli::change_link(*options); }; });
+    }
+    command->footer(
+        "Examples:\n"
+        "  chaos link add 4711ab01 93aa0177\n"
+        "  chaos link remove 4711 93aa --dir runs/a\n");
+}
+
 // OpenMP's threads spin for milliseconds when they wait. On a machine that others use too, that halves the speed of
 // training or worse; spinning for some microseconds and then sleeping costs nothing. The runtime reads this when the
 // process starts, so a process that is going to train starts once more. A user's own setting stands.
@@ -216,6 +289,11 @@ int run(int argc, char** argv) {
     add_sim(program, job);
     add_key(program, job);
     add_institution(program, job);
+    add_status(program, job);
+    add_events(program, job);
+    add_why(program, job);
+    add_leave(program, job);
+    add_link(program, job);
 
     if (argc > 1 && argv[1][0] != '-' && explain_unknown_command(program, argv[1])) return exit_error;
     if (argc == 1) {

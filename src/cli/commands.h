@@ -73,4 +73,37 @@ struct RevokeOptions {
 };
 [[nodiscard]] Result<void> revoke(const RevokeOptions& options);
 
+// Commands to a running node, through its control socket (docs/control.md). An empty `dir`: node_folder.h says which.
+struct StatusOptions {
+    std::filesystem::path dir;
+    bool json = false;
+    bool watch = false;
+};
+[[nodiscard]] Result<void> show_status(const StatusOptions& options);
+
+struct EventsOptions {
+    std::filesystem::path dir;
+    bool json = false;
+    bool follow = false;
+    std::optional<std::uint64_t> last;  // absent: all that the node remembers
+};
+[[nodiscard]] Result<void> show_events(const EventsOptions& options);
+
+struct WhyOptions {
+    std::filesystem::path dir;
+    bool json = false;
+};
+[[nodiscard]] Result<void> show_why(const WhyOptions& options);
+
+// Returns when the node has left.
+[[nodiscard]] Result<void> leave(const std::filesystem::path& dir);
+
+struct LinkOptions {
+    std::filesystem::path dir;
+    bool add = true;  // false: remove
+    std::string a;    // node ids, or beginnings of them that only one node has
+    std::string b;
+};
+[[nodiscard]] Result<void> change_link(const LinkOptions& options);
+
 }  // namespace chaos::cli

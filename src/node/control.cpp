@@ -211,7 +211,7 @@ class Reply::Answer {
 public:
     Answer(const ConnectionPtr& connection, const std::shared_ptr<ControlSocket::State>& server)
         : connection_(connection), server_(server) {}
-    ~Answer() {
+    ~Answer() {  // NOLINT(bugprone-exception-escape)
         const ConnectionPtr held = connection_.lock();
         if (!held || !held->open()) return;
         if (!held->begun()) held->send(error_line("the node has no answer to this"));
@@ -358,7 +358,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(asio::io_context& loo
 
 ControlSocket::ControlSocket(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-ControlSocket::~ControlSocket() {
+ControlSocket::~ControlSocket() {  // NOLINT(bugprone-exception-escape)
     stop();
 }
 
