@@ -131,6 +131,49 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
     return write_file_atomically(path, [&](const Sink& sink) { return sink(std::as_bytes(std::span(content))); });
 }
 
+Result<AppendFile> AppendFile::open(const std::filesystem::path& path) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (fd < 0) return system_error("cannot write", path, errno);
+    AppendFile file(path, fd, 0);
+    struct stat info{};
+    if (::fstat(fd, &info) != 0) return system_error("cannot write", path, errno);
+    if (!S_ISREG(info.st_mode)) return Error{"cannot write " + path.string() + ": it is not a regular file"};
+    file.size_ = static_cast<std::uint64_t>(info.st_size);
+    return file;
+}
+
+AppendFile::~AppendFile() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_), torn_(other.torn_) {}
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(fd_, other.fd_);
+    std::swap(size_, other.size_);
+    std::swap(torn_, other.torn_);
+    return *this;
+}
+
+Result<void> AppendFile::append(std::span<const std::byte> bytes) {
+    if (torn_) CHAOS_CHECK(cut(size_));
+    if (auto written = write_all(fd_, bytes, path_); !written) {
+        torn_ = !cut(size_);  // then the next append tries it again
+        return written;
+    }
+    size_ += bytes.size();
+    return {};
+}
+
+Result<void> AppendFile::cut(std::uint64_t size) {
+    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) return system_error("cannot cut", path_, errno);
+    size_ = size;
+    torn_ = false;
+    return {};
+}
+
 Result<std::vector<std::string>> list_folder(const std::filesystem::path& path) {
     std::error_code code;
     std::vector<std::string> names;

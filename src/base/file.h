@@ -5,6 +5,7 @@
 #include "base/result.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -39,6 +40,30 @@ using Sink = std::function<Result<void>(std::span<const std::byte>)>;
 [[nodiscard]] Result<void> write_file_atomically(const std::filesystem::path& path,
                                                  const std::function<Result<void>(const Sink&)>& fill);
 [[nodiscard]] Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// A file that only grows at its end. What was appended is with the operating system: it outlives the process, whatever
+// kills it, but the end may be lost or torn when the machine dies.
+class AppendFile {
+public:
+    // Makes the file where it is missing.
+    static Result<AppendFile> open(const std::filesystem::path& path);
+    ~AppendFile();
+    AppendFile(AppendFile&& other) noexcept;
+    AppendFile& operator=(AppendFile&& other) noexcept;
+
+    [[nodiscard]] std::uint64_t size() const { return size_; }
+    // All of it or nothing: after an error the file ends where it ended before.
+    [[nodiscard]] Result<void> append(std::span<const std::byte> bytes);
+    // Throws away what lies behind the first `size` bytes.
+    [[nodiscard]] Result<void> cut(std::uint64_t size);
+
+private:
+    AppendFile(std::filesystem::path path, int fd, std::uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+    std::filesystem::path path_;
+    int fd_ = -1;
+    std::uint64_t size_ = 0;
+    bool torn_ = false;  // what an append left behind could not be cut off
+};
 
 // The names in a folder, sorted.
 [[nodiscard]] Result<std::vector<std::string>> list_folder(const std::filesystem::path& path);

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <csignal>
+
 namespace chaos {
 namespace {
 
@@ -45,6 +48,41 @@ TEST(File, AFailedWriteLeavesTheOldFileAndNothingElse) {
     EXPECT_EQ(failed.error().message, "the world ended");
     EXPECT_EQ(*read_file(path), "old");
     EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
+
+TEST(File, GrowsAndIsCut) {
+    const TemporaryFolder folder;
+    for (const char* part : {"one ", "two ", "three"}) {
+        auto file = AppendFile::open(folder / "a");
+        ASSERT_TRUE(file.ok() && file->append(bytes_of(part)));
+    }
+    auto file = AppendFile::open(folder / "a");
+    EXPECT_EQ(file->size(), 13U);
+    ASSERT_TRUE(file->cut(4));
+    ASSERT_TRUE(file->append(bytes_of("more")));
+    EXPECT_EQ(*read_file(folder / "a"), "one more");
+    EXPECT_THAT(AppendFile::open(folder.path()).error().message, HasSubstr(folder.path().string()));
+}
+
+TEST(File, AnAppendIsWholeOrLeavesNothing) {
+    const TemporaryFolder folder;
+    auto file = AppendFile::open(folder / "a");
+    ASSERT_TRUE(file->append(bytes_of("first")));
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit tight{.rlim_cur = 8, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+    const auto failed = file->append(bytes_of("second"));
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_THAT(failed.error().message, HasSubstr("cannot write " + (folder / "a").string()));
+    EXPECT_EQ(*read_file(folder / "a"), "first");
+    ASSERT_TRUE(file->append(bytes_of(" third")));
+    EXPECT_EQ(*read_file(folder / "a"), "first third");
 }
 
 }  // namespace
