@@ -2,19 +2,18 @@
 // with the cluster, from what the nodes do and not from what they say:
 //
 //   I1  one (view, step) has one result, and one lineage one state, on every member
-//   I2  a stable step is never undone: no descendant of a view commits a step that was stable there
+//   I2  a stable step is never undone (cluster/ancestry.h)
 //   I3  after the last fault steps advance again, and all train together, within a time that detection, waiting, round
 //       trips, retries and steps add up to (ending.cpp)
-//   I4  strict: of two children of a view, steps are committed under at most one
+//   I4  strict: of two children of a view, steps are committed under at most one (cluster/ancestry.h)
 //   I5  a joiner's state has the hash that its lineage has elsewhere
 //   I6  each committed step holds every sample of its batch exactly once
 //   and one name stands for one view; a view has at most one child that a quorum decided; a fork waits its time;
 //   nobody commits under a view that it is not active in; nobody is a member whose institution does not vouch for it
 //   (world.cpp).
-//
-// Founding anew from a checkpoint goes back on purpose: stable steps are counted from there again.
 #pragma once
 
+#include "cluster/ancestry.h"
 #include "cluster/view.h"
 #include "sim/queue.h"
 #include "sim/toy.h"
@@ -30,7 +29,7 @@ namespace chaos::sim {
 
 class Invariants {
 public:
-    Invariants(const Toy& toy, bool strict) : toy_(&toy), strict_(strict) {}
+    Invariants(const Toy& toy, bool strict) : toy_(&toy), ancestry_(strict) {}
 
     // True if nobody had this view before.
     bool adopted(Host host, const cluster::ViewPtr& view);
@@ -46,40 +45,25 @@ public:
     // The decided view of the highest epoch that no fork leads to; null before there is one.
     [[nodiscard]] const cluster::ViewPtr& youngest() const { return youngest_; }
     [[nodiscard]] std::uint64_t committed_steps() const { return committed_steps_; }
-    [[nodiscard]] std::uint64_t forks() const { return forks_; }
-    [[nodiscard]] std::uint64_t foundings() const { return foundings_; }
+    [[nodiscard]] std::uint64_t forks() const { return ancestry_.forks(); }
+    [[nodiscard]] std::uint64_t foundings() const { return ancestry_.foundings(); }
 
 private:
-    struct Known {
-        cluster::ViewPtr view;  // dropped when long past
-        Known* parent = nullptr;
-        bool fork_line = false;  // it, or a view before it, is a fork
-        bool founded = false;
-        const Known* decided_child = nullptr;    // by a quorum
-        const Known* committed_child = nullptr;  // under it, or what follows it, steps were committed
-        bool committed = false;
-        std::uint64_t stable = 0;                       // the steps that all its members were proven to have applied
-        std::uint64_t first_after = ~std::uint64_t{0};  // the earliest step that a descendant committed
-        std::string label;
-    };
     struct Committed {
         std::uint64_t result_hash = 0;
         std::uint64_t state_hash = 0;
     };
-    void first_commit(Known& known, std::uint64_t step);
     void same_state(Host host, const Digest& lineage, std::uint64_t state_hash);
 
     const Toy* toy_;
-    bool strict_;
+    cluster::Ancestry ancestry_;
     std::optional<std::string> failure_;
-    std::unordered_map<cluster::Name, Known, cluster::HashName> views_;
-    std::vector<Known*> order_;
+    std::unordered_map<cluster::Name, cluster::ViewPtr, cluster::HashName> views_;  // null when long past
+    std::vector<cluster::ViewPtr*> order_;
     std::unordered_map<std::uint64_t, Committed> commits_;     // by (view, step)
     std::unordered_map<std::uint64_t, std::uint64_t> states_;  // by lineage
     cluster::ViewPtr youngest_;
     std::uint64_t committed_steps_ = 0;
-    std::uint64_t forks_ = 0;
-    std::uint64_t foundings_ = 0;
     std::uint64_t expected_step_ = ~std::uint64_t{0};
     std::uint64_t expected_sum_ = 0;
 };
