@@ -248,6 +248,30 @@ void add_link(CLI::App& program, Job& job) {
         "Examples:\n"
         "  chaos link add 4711ab01 93aa0177\n"
         "  chaos link remove 4711 93aa --dir runs/a\n");
+void add_journal(CLI::App& program, Job& job) {
+    CLI::App* command = program.add_subcommand("journal", "What nodes wrote down of a run");
+    command->require_subcommand(1);
+    auto dirs = std::make_shared<std::vector<std::filesystem::path>>();
+    CLI::App* check = command->add_subcommand("check", "Whether what must always be true was true");
+    check->add_option("dirs", *dirs, "Folders of nodes of one cluster (--dir of up)")->required()->type_name("DIR");
+    check->callback([&job, dirs] {
+        job = [dirs]() -> Result<void> {
+            const auto sound = chaos::cli::check_journals(*dirs);
+            if (!sound) return chaos::Error{sound.error().message};
+            if (!*sound) std::exit(1);
+            return {};
+        };
+    });
+    auto options = std::make_shared<chaos::cli::ShowJournalOptions>();
+    CLI::App* show = command->add_subcommand("show", "Print a journal, entry by entry");
+    show->add_option("dir", options->dir, "A node's folder")->required()->type_name("DIR");
+    show->add_flag("--json", options->json, "One JSON object per entry, for programs");
+    show->callback([&job, options] { job = [options] { return chaos::cli::show_journal(*options); }; });
+    command->footer(
+        "Exit code 1 of check: an invariant was broken. docs/journal.md says what is checked.\n\n"
+        "Examples:\n"
+        "  chaos journal check nodes/*\n"
+        "  chaos journal show nodes/1 --json\n");
 }
 
 // OpenMP's threads spin for milliseconds when they wait. On a machine that others use too, that halves the speed of
@@ -294,6 +318,7 @@ int run(int argc, char** argv) {
     add_why(program, job);
     add_leave(program, job);
     add_link(program, job);
+    add_journal(program, job);
 
     if (argc > 1 && argv[1][0] != '-' && explain_unknown_command(program, argv[1])) return exit_error;
     if (argc == 1) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace chaos::cli {
 
@@ -105,5 +106,13 @@ struct LinkOptions {
     std::string b;
 };
 [[nodiscard]] Result<void> change_link(const LinkOptions& options);
+// Journals of a cluster's nodes: their folders. False: an invariant was broken, which was printed.
+[[nodiscard]] Result<bool> check_journals(const std::vector<std::filesystem::path>& dirs);
+
+struct ShowJournalOptions {
+    std::filesystem::path dir;
+    bool json = false;
+};
+[[nodiscard]] Result<void> show_journal(const ShowJournalOptions& options);
 
 }  // namespace chaos::cli
