@@ -5,6 +5,7 @@
 //   schedule.h      one member's part in a plan, worked out once per view
 //   all_reduce.h    one exchange: how sums go up and results come down
 //   engine.h        the exchanges of one member, one after the other
+//   sum_in_order.h  the same bits without a network, for a replay
 //   encoding.h      floats on the wire;   outcome.h   how an exchange ends;   buffer_pool.h   memory that comes back
 //
 // The engine is where chunks arrive. Chunks of an exchange that runs go to it. Those of a later one wait on their
