@@ -1,0 +1,60 @@
+// A run once more, in one process, from the journals of nodes that trained it: every committed step is computed again
+// under the view that it was committed under, and must give the same bits. A sample that was dropped or taken twice, a
+// contribution that was summed twice, a state that went astray: each shows as a difference.
+//
+// A step: each active member's contribution is computed range by range of its share, in the order in which the share
+// lists them, into zeros; contributions are added in the order of the view's sync plan; the result is applied.
+// Gradients travelled as fp32.
+#pragma once
+
+#include "elastic/journal.h"
+#include "elastic/steps.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace chaos::elastic {
+
+// The steps that led to one state, oldest first.
+struct CommittedChain {
+    std::uint64_t first_step = 0;
+    cluster::Name lineage{};  // before it
+    std::vector<journal::Applied> steps;
+    std::map<cluster::Name, ViewPtr> views;
+    std::set<std::tuple<std::uint64_t, cluster::Name, NodeId>> skipped;  // contributions: step, view, member
+    std::set<std::uint64_t> threads;  // with which the journals' nodes computed: bits depend on it
+};
+
+// To the state that the first journal ends with, as far back as any of them knows. Steps that were undone are not in
+// it. Journals of other nodes of the run close gaps: where a node joined, or was excluded for a while.
+[[nodiscard]] Result<CommittedChain> chain_of(std::span<const std::vector<journal::TimedEntry>> journals);
+
+// Where the learner stands: at the beginning of the run, or where a checkpoint was loaded.
+struct ReplayStart {
+    std::uint64_t applied = 0;
+    cluster::Name lineage{};
+};
+
+struct ReplayReport {
+    std::uint64_t first_step = 0;
+    std::uint64_t steps = 0;                // that gave the same bits
+    cluster::Name lineage{};                // after them
+    std::optional<std::string> difference;  // what was not the same, in a sentence; nothing follows it
+};
+
+struct ReplayCallbacks {
+    std::function<void(const journal::Applied& step)> same;  // after each step that gave the same bits
+};
+
+// Refuses in words a chain that does not begin where the learner stands, and views that say too little.
+[[nodiscard]] Result<ReplayReport> replay(const CommittedChain& chain, const ReplayStart& start, Learner& learner,
+                                          std::size_t result_floats, const ReplayCallbacks& callbacks);
+
+}  // namespace chaos::elastic
