@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include "base/words.h"
 #include "elastic/journal_check.h"
 
 #include <nlohmann/json.hpp>
@@ -88,7 +89,7 @@ json to_json(const Skipped& skipped) {
     return {{"entry", "skipped"},
             {"step", skipped.step},
             {"view", hex(skipped.view)},
-            {"node", hex_of(skipped.node)},
+            {"node", skipped.node ? json(hex_of(*skipped.node)) : json()},
             {"why", skipped.why}};
 }
 json to_json(const Excluded& excluded) {
@@ -102,7 +103,7 @@ json to_json(const Left&) {
 
 std::string words_of(const Begun& begun) {
     return "began as " + cluster::brief(begun.member.node) + ", " + std::to_string(begun.threads) + " threads, chaos " +
-           begun.version;
+           printable(begun.version);
 }
 std::string words_of(const Adopted& adopted) {
     const cluster::View& view = *adopted.view;
@@ -133,11 +134,12 @@ std::string words_of(const Stable& stable) {
     return std::to_string(stable.steps) + " steps are stable";
 }
 std::string words_of(const Skipped& skipped) {
-    return "skipped the contribution of " + cluster::brief(skipped.node) + " to step " + std::to_string(skipped.step) +
-           ": " + skipped.why;
+    return "skipped the update of step " + std::to_string(skipped.step) +
+           (skipped.node ? ", by the contribution of " + cluster::brief(*skipped.node) : "") + ": " +
+           printable(skipped.why);
 }
 std::string words_of(const Excluded& excluded) {
-    return "excluded: " + excluded.why;
+    return "excluded: " + printable(excluded.why);
 }
 std::string words_of(const Left&) {
     return "left";
@@ -163,7 +165,7 @@ void print(const elastic::CheckReport& report) {
                     node.longest_pause_step, seconds(node.longest_pause_since_fault_ns).c_str(),
                     node.left ? "; left" : "");
     std::printf("%" PRIu64 " steps committed under %" PRIu64 " views of %" PRIu64 " nodes; %" PRIu64 " forks, %" PRIu64
-                " foundings; %" PRIu64 " samples lost, %" PRIu64 " contributions skipped\n",
+                " foundings; %" PRIu64 " samples lost, %" PRIu64 " updates skipped\n",
                 report.committed, report.views, report.members, report.forks, report.foundings, report.samples_lost,
                 report.skipped);
     if (report.unknown_views > 0)

@@ -109,7 +109,7 @@ void fill(wire::Entry& message, const Skipped& skipped) {
     wire::Skipped& said = *message.mutable_skipped();
     said.set_step(skipped.step);
     set(*said.mutable_view(), skipped.view);
-    set(*said.mutable_node(), skipped.node);
+    if (skipped.node) set(*said.mutable_node(), *skipped.node);
     said.set_why(skipped.why);
 }
 
@@ -202,10 +202,11 @@ Result<Entry> entry_of(const wire::Entry& message) {
             entry = Stable{message.stable().steps()};
             break;
         case wire::Entry::kSkipped:
-            entry = Skipped{.step = message.skipped().step(),
-                            .view = name(message.skipped().view()),
-                            .node = node_of(message.skipped().node()),
-                            .why = message.skipped().why()};
+            entry = Skipped{
+                .step = message.skipped().step(),
+                .view = name(message.skipped().view()),
+                .node = message.skipped().has_node() ? std::optional(node_of(message.skipped().node())) : std::nullopt,
+                .why = message.skipped().why()};
             break;
         case wire::Entry::kExcluded:
             entry = Excluded{message.excluded().why()};

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -71,11 +72,11 @@ struct Stable {
     std::uint64_t steps = 0;
     bool operator==(const Stable&) const = default;
 };
-// The common rule left a member's contribution out of a step.
+// The common rule left a step's update out: what was contributed is of no use.
 struct Skipped {
     std::uint64_t step = 0;
     Name view{};
-    cluster::NodeId node;
+    std::optional<cluster::NodeId> node;  // by whose contribution, where one stands out
     std::string why;
     bool operator==(const Skipped&) const = default;
 };

@@ -269,8 +269,8 @@ void JournalCheck::read(const Stable& stable) {
         known->second.stable = std::max(known->second.stable, stable.steps);
 }
 
-void JournalCheck::read(const Skipped&) {
-    ++report_.skipped;
+void JournalCheck::read(const Skipped& skipped) {
+    skipped_.emplace(skipped.view, skipped.step);
 }
 
 void JournalCheck::read(const Excluded&) {
@@ -289,6 +289,7 @@ CheckReport JournalCheck::finish() {
     check_starts();
     report_.members = members_.size();
     report_.views = views_.size();
+    report_.skipped = skipped_.size();
     return std::move(report_);
 }
 

@@ -45,7 +45,7 @@ struct CheckReport {
     std::uint64_t committed = 0;     // steps, those that were done again under another view too
     std::uint64_t pass_samples = 0;  // 0: nobody came to the end of a pass
     std::uint64_t samples_lost = 0;
-    std::uint64_t skipped = 0;  // contributions
+    std::uint64_t skipped = 0;  // updates
 
     [[nodiscard]] bool sound() const { return violations.empty(); }
 };
@@ -144,6 +144,7 @@ private:
     std::unordered_map<Name, Lineage, cluster::HashName> lineages_;
     std::unordered_map<Name, Root, cluster::HashName> roots_;
     std::vector<Start> starts_;
+    std::set<std::pair<Name, std::uint64_t>> skipped_;  // view, step
     std::set<NodeId> members_;
 };
 

@@ -35,7 +35,7 @@ public:
     }
     void read(const Synced& synced) { place(synced.applied, synced.lineage); }
     void read(const Restored& restored) { place(restored.applied, restored.lineage); }
-    void read(const Skipped& skipped) { chain_.skipped.emplace(skipped.step, skipped.view, skipped.node); }
+    void read(const Skipped& skipped) { chain_.skipped.emplace(skipped.step, skipped.view); }
     void read(const Applied& applied) {
         if (!placed_ || applied_ != applied.record.step) {
             broken_ = applied.record.step;
@@ -82,10 +82,13 @@ public:
         const state::StepRecord& record = applied.record;
         CHAOS_CHECK(prepare(record));
         const std::string step = "step " + std::to_string(record.step) + " under " + cluster::label_of(*view_);
-        contribute(record.step);
+        CHAOS_CHECK(contribute(record.step));
         collective::sum_in_order(order_, parts_, result_);
-        if (state::digest_result(result_, result_.size()).hash != record.result_hash)
-            return std::optional(step + " gives another result than the journal's");
+        if (state::digest_result(result_, result_.size()).hash != record.result_hash) {
+            const bool sick = chain_.skipped.contains({record.step, record.view});
+            return std::optional(step + " gives another result than the journal's" +
+                                 (sick ? "; its update was skipped, and what was sick in it cannot be computed" : ""));
+        }
         if (learner_.apply(record.step, *view_, result_) != applied.lineage)
             return std::optional(step + " gives the same result, but leads to another lineage than the journal's");
         return std::optional<std::string>();
@@ -111,15 +114,16 @@ private:
         return {};
     }
 
-    void contribute(std::uint64_t step) {
+    Result<void> contribute(std::uint64_t step) {
         for (std::vector<float>& part : parts_) std::ranges::fill(part, 0.0F);
         for (const cluster::Share& share : cluster::shares_of(*view_, step)) {
             const auto member = std::ranges::find(members_, share.node);
             CHAOS_ASSERT(member != members_.end());
-            if (chain_.skipped.contains({step, view_->name, share.node})) continue;
-            std::vector<float>& part = parts_[static_cast<std::size_t>(member - members_.begin())];
-            for (const SampleRange& range : share.ranges) learner_.compute(step, {&range, 1}, part);
+            const Learner::Task task{
+                .step = step, .view = view_, .self = share.node, .first = true, .more = share.ranges};
+            CHAOS_CHECK(learner_.compute(task, parts_[static_cast<std::size_t>(member - members_.begin())]));
         }
+        return {};
     }
 
     const CommittedChain& chain_;

@@ -2,13 +2,13 @@
 // under the view that it was committed under, and must give the same bits. A sample that was dropped or taken twice, a
 // contribution that was summed twice, a state that went astray: each shows as a difference.
 //
-// A step: each active member's contribution is computed range by range of its share, in the order in which the share
-// lists them, into zeros; contributions are added in the order of the view's sync plan; the result is applied.
-// Gradients travelled as fp32.
+// A step: each active member's contribution is computed into zeros, its share range by range in the order in which it
+// is listed; contributions are added in the order of the view's sync plan; the result is applied. Gradients travelled
+// as fp32.
 #pragma once
 
 #include "elastic/journal.h"
-#include "elastic/steps.h"
+#include "elastic/learner.h"
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@
 #include <set>
 #include <span>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace chaos::elastic {
@@ -28,7 +28,7 @@ struct CommittedChain {
     cluster::Name lineage{};  // before it
     std::vector<journal::Applied> steps;
     std::map<cluster::Name, ViewPtr> views;
-    std::set<std::tuple<std::uint64_t, cluster::Name, NodeId>> skipped;  // contributions: step, view, member
+    std::set<std::pair<std::uint64_t, cluster::Name>> skipped;  // step, view: the update was left out
     std::set<std::uint64_t> threads;  // with which the journals' nodes computed: bits depend on it
 };
 

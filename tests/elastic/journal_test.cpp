@@ -52,6 +52,7 @@ std::vector<Entry> one_of_each() {
             Synced{.applied = 1, .lineage = test::name(6), .root = test::name(5)},
             Stable{1},
             Skipped{.step = 1, .view = view->name, .node = test::node(1), .why = "not a \xff number"},
+            Skipped{.step = 2, .view = view->name, .node = std::nullopt, .why = ""},
             Excluded{"the cluster went on without this node"},
             Left{}};
 }
