@@ -154,7 +154,7 @@ void Participant::state_rolled(const StateLabel& state, const state::StepRecord&
     Outcome outcome;
     outcome.record = record;
     outcome.skipped = record.scalars.clip_scale == 0.0;
-    observer_.applied(outcome, state, How::followed);
+    observer_.applied(outcome, state, journal::How::followed);
     end_join_if_there();
     member_.tell(cluster::Applied{record.step});
 }
@@ -172,7 +172,7 @@ void Participant::step_applied(const AppliedStep& step) {
     const Outcome outcome = trainer_.outcome();
     const StateLabel state = steps_.label();
     donor_.applied(step, outcome.record);
-    observer_.applied(outcome, state, step.taken ? How::taken : How::exchanged);
+    observer_.applied(outcome, state, step.taken ? journal::How::taken : journal::How::exchanged);
     if (stopped_) return;
     const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
     if (step.step >= last && !over_) {

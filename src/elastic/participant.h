@@ -12,6 +12,7 @@
 #include "elastic/compute_thread.h"
 #include "elastic/donor.h"
 #include "elastic/joiner.h"
+#include "elastic/journal.h"
 #include "elastic/steps.h"
 #include "elastic/trainer.h"
 #include "live/member.h"
@@ -25,18 +26,12 @@
 
 namespace chaos::elastic {
 
-enum class How : std::uint8_t {
-    exchanged,  // this node took part in the all-reduce
-    taken,      // R(s) came from a member that had it
-    followed,   // as a joiner
-};
-
 class Observer {
 public:
     virtual ~Observer() = default;
     virtual void adopted(const ViewPtr& view) = 0;
     // A step is in the state. `outcome` is only what a joiner knows of it where it followed.
-    virtual void applied(const Outcome& outcome, const StateLabel& state, How how) = 0;
+    virtual void applied(const Outcome& outcome, const StateLabel& state, journal::How how) = 0;
     virtual void joining(const ViewPtr& view) = 0;
     virtual void synced(const StateLabel& state, const cluster::Name& root) = 0;
     virtual void activated(std::uint64_t first_step) = 0;

@@ -1,7 +1,7 @@
 // Whole members that train together: one founds, others join while it trains, leave, and die.
 #include "elastic/participant.h"
 
-#include "elastic_live/clan.h"
+#include "elastic/clan.h"
 
 namespace chaos::elastic {
 namespace {

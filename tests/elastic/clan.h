@@ -57,7 +57,7 @@ public:
         say("view " + std::to_string(now->epoch) + " with " + std::to_string(now->members.size()) +
             " members from step " + std::to_string(now->first_step));
     }
-    void applied(const Outcome& outcome, const StateLabel& state, How) override {
+    void applied(const Outcome& outcome, const StateLabel& state, journal::How) override {
         steps = state.applied;
         lineages[state.applied] = state.lineage;
         losses[outcome.record.step] = outcome.record.loss;
