@@ -248,6 +248,8 @@ void add_link(CLI::App& program, Job& job) {
         "Examples:\n"
         "  chaos link add 4711ab01 93aa0177\n"
         "  chaos link remove 4711 93aa --dir runs/a\n");
+}
+
 void add_journal(CLI::App& program, Job& job) {
     CLI::App* command = program.add_subcommand("journal", "What nodes wrote down of a run");
     command->require_subcommand(1);
