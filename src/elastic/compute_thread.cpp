@@ -42,7 +42,9 @@ void ComputeThread::next() {
             if (!*alive) return;
             running_ = changing_ = false;
             job.then();
-            if (*alive) next();
+            if (!*alive) return;
+            next();
+            if (!busy()) idle_();
         });
     });
 }

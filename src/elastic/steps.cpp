@@ -36,10 +36,13 @@ Steps::Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learne
       engine_(transport_,
               {.ended = [this](collective::ExchangeId id, const collective::Outcome& outcome) { ended(id, outcome); },
                .refused = [this](const collective::Refusal& refusal) { note_limited(say(refusal)); }}),
-      patience_(loop) {}
+      patience_(loop) {
+    thread_.when_idle([this] { advance(); });
+}
 
 Steps::~Steps() {
     *alive_ = false;
+    thread_.when_idle([] {});
 }
 
 void Steps::connect(live::Member& member) {
@@ -60,10 +63,7 @@ void Steps::begin_at(std::uint64_t applied, const cluster::Name& lineage, std::f
     lineage_ = lineage;
     held_ = {};
     kept_.reset();
-    if (replace)
-        thread_.change(std::move(replace), [this, alive = alive_] {
-            if (*alive) advance();
-        });
+    if (replace) thread_.change(std::move(replace), [] {});
     advance_soon();
 }
 
@@ -246,12 +246,10 @@ void Steps::apply() {
                    }));
 }
 
-// After a computation: `then`, unless it goes on from elsewhere by then; and what is next.
+// After a computation: `then`, unless it goes on from elsewhere by then.
 std::function<void()> Steps::unless_replaced(std::function<void()> then) {
     return [this, then = std::move(then), alive = alive_, beginning = beginnings_] {
-        if (!*alive) return;
-        if (beginning == beginnings_) then();
-        advance();
+        if (*alive && beginning == beginnings_) then();
     };
 }
 
