@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -292,7 +291,8 @@ std::string status_text(const json& status) {
 }
 
 std::string event_text(const json& event) {
-    const auto time = static_cast<std::time_t>(std::floor(number_of(event, "time").value_or(0.0)));
+    constexpr double latest = 1e11;  // in three thousand years
+    const auto time = static_cast<std::time_t>(std::clamp(number_of(event, "time").value_or(0.0), 0.0, latest));
     std::tm local{};
     ::localtime_r(&time, &local);
     return format("%02d:%02d:%02d  %-8s  ", local.tm_hour, local.tm_min, local.tm_sec,

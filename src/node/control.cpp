@@ -211,6 +211,7 @@ class Reply::Answer {
 public:
     Answer(const ConnectionPtr& connection, const std::shared_ptr<ControlSocket::State>& server)
         : connection_(connection), server_(server) {}
+    // A line that cannot be made would be a broken invariant.
     ~Answer() {  // NOLINT(bugprone-exception-escape)
         const ConnectionPtr held = connection_.lock();
         if (!held || !held->open()) return;
@@ -358,6 +359,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(asio::io_context& loo
 
 ControlSocket::ControlSocket(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
+// Likewise.
 ControlSocket::~ControlSocket() {  // NOLINT(bugprone-exception-escape)
     stop();
 }

@@ -159,6 +159,7 @@ TEST(ShowStatus, EventsHaveATimeAndAView) {
     ::tzset();
     EXPECT_EQ(event_text({{"time", 1'700'000'000.9}, {"kind", "joined"}, {"view", "81fe02aa77"}, {"text", "it came"}}),
               "22:13:20  81fe02aa  it came\n");
+    EXPECT_EQ(event_text({{"time", -1e300}, {"text", "no"}}), "00:00:00            no\n");
     EXPECT_EQ(event_text({{"time", 1'700'000'000}, {"kind", "refused"}, {"text", "no"}}), "22:13:20            no\n");
 }
 
