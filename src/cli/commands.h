@@ -106,6 +106,7 @@ struct LinkOptions {
     std::string b;
 };
 [[nodiscard]] Result<void> change_link(const LinkOptions& options);
+
 // Journals of a cluster's nodes: their folders. False: an invariant was broken, which was printed.
 [[nodiscard]] Result<bool> check_journals(const std::vector<std::filesystem::path>& dirs);
 
