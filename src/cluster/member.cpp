@@ -205,6 +205,10 @@ const Counters& Member::counters() const {
     return state_->counters;
 }
 
+bool Member::neighbours_applied(std::uint64_t steps) const {
+    return std::ranges::all_of(state_->connections, [&](const auto& entry) { return entry.second.applied >= steps; });
+}
+
 std::string Member::why() const {
     const State& state = *state_;
     switch (state.role) {

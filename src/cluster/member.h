@@ -213,6 +213,8 @@ public:
     [[nodiscard]] std::uint64_t applied() const;
     // The number of steps that every member is known to have applied: never undone.
     [[nodiscard]] std::uint64_t stable() const;
+    // Whether all that it is connected with are known to have applied that many steps.
+    [[nodiscard]] bool neighbours_applied(std::uint64_t steps) const;
     [[nodiscard]] const Counters& counters() const;
     // What the node waits for, in words.
     [[nodiscard]] std::string why() const;

@@ -10,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double speed_gain = 0.3;
+constexpr std::uint64_t verify_every = 10;  // steps
 
 fs::path unstable_path(const state::CheckpointFolder& checkpoints) {
     return checkpoints.folder / "unstable";
@@ -180,7 +181,20 @@ void Participant::step_applied(const AppliedStep& step) {
         observer_.finished();
         return;
     }
+    hash_if_due();
     save_if_due();
+}
+
+// At the same steps everywhere, so that members can be compared.
+void Participant::hash_if_due() {
+    const StateLabel state = steps_.label();
+    const bool last = state.applied == static_cast<std::uint64_t>(trainer_.run().train.steps);
+    if ((state.applied % verify_every != 0 && !last) || !thread_.may_read()) return;
+    const auto hashes = std::make_shared<std::vector<std::uint64_t>>();
+    thread_.read([this, hashes] { *hashes = shards_.hashes(trainer_.engine().arena()); },
+                 [this, hashes, state] {
+                     if (!stopped_) observer_.hashed(state, state::root_of(*hashes));
+                 });
 }
 
 // Shares follow measured speed.
@@ -215,6 +229,22 @@ void Participant::save_if_due() {
                      if (!*done) return failed(done->error());
                      unstable_->written = true;
                      publish_checkpoint();
+                 });
+}
+
+void Participant::save_if_alone(std::function<void(const Result<void>&)> then) {
+    const ViewPtr view = member_.core().view();
+    const bool alone = view != nullptr && view->is_active(member_.id()) && view->active_count() == 1;
+    const StateLabel state = steps_.label();
+    if (!alone || state.applied == last_saved_ || !thread_.may_read()) return then({});
+    const auto done = std::make_shared<Result<void>>();
+    thread_.read([this, done, path = checkpoints_.path_of(state.applied)] { *done = trainer_.save(path); },
+                 [this, done, state, then = std::move(then)] {
+                     if (*done) {
+                         last_saved_ = state.applied;
+                         observer_.saved(state.applied, checkpoints_.path_of(state.applied));
+                     }
+                     then(*done);
                  });
 }
 

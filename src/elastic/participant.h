@@ -37,6 +37,7 @@ public:
     virtual void activated(std::uint64_t first_step) = 0;
     virtual void restored(const StateLabel& state) = 0;
     virtual void stable(std::uint64_t steps) = 0;
+    virtual void hashed(const StateLabel& state, const cluster::Name& root) = 0;
     virtual void saved(std::uint64_t step, const std::filesystem::path& path) = 0;
     virtual void excluded(const std::string& why, bool final) = 0;
     virtual void left() = 0;
@@ -62,6 +63,9 @@ public:
     [[nodiscard]] StateLabel state() const { return steps_.label(); }
     [[nodiscard]] const Joiner& joiner() const { return joiner_; }
     [[nodiscard]] bool is_over() const { return over_; }
+    // Before the process ends: where nobody else goes on, the state as it is becomes a checkpoint. `then` may come at
+    // once.
+    void save_if_alone(std::function<void(const Result<void>&)> then);
     // Measured on this node; 0: not known.
     [[nodiscard]] double samples_per_s() const { return samples_per_s_; }
 
@@ -94,6 +98,7 @@ private:
     void state_synced(const StateLabel& state, const cluster::Name& root);
     void state_rolled(const StateLabel& state, const state::StepRecord& record);
     void end_join_if_there();
+    void hash_if_due();
     void save_if_due();
     void publish_checkpoint();
 

@@ -80,6 +80,7 @@ public:
         steps = state.applied;
     }
     void stable(std::uint64_t) override {}
+    void hashed(const StateLabel& state, const cluster::Name& root) override { roots[state.applied] = root; }
     void saved(std::uint64_t step, const std::filesystem::path&) override { saved_steps.push_back(step); }
     void excluded(const std::string& why, bool) override { say("is out: " + why); }
     void left() override { has_left = true; }
@@ -106,6 +107,7 @@ public:
     ViewPtr view;
     std::uint64_t steps = 0;
     std::map<std::uint64_t, cluster::Name> lineages;  // after so many steps
+    std::map<std::uint64_t, cluster::Name> roots;
     std::map<std::uint64_t, double> losses;
     Outcome last;
     std::optional<std::uint64_t> synced_at;

@@ -1,0 +1,449 @@
+#include "node/node.h"
+
+#include <boost/asio/post.hpp>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+#include <algorithm>
+
+namespace chaos::node {
+namespace {
+
+using cluster::brief;
+using elastic::NodeId;
+using elastic::StateLabel;
+using elastic::ViewPtr;
+using nlohmann::json;
+
+constexpr std::chrono::seconds patience_at_the_end{10};
+constexpr double step_gain = 0.2;
+
+std::string text_of(NodeId node) {
+    std::array<char, 33> digits{};
+    std::snprintf(digits.data(), digits.size(), "%016llx%016llx", static_cast<unsigned long long>(node.high),
+                  static_cast<unsigned long long>(node.low));
+    return digits.data();
+}
+
+std::string_view words_of(cluster::Role role) {
+    switch (role) {
+        case cluster::Role::outside:
+            return "outside";
+        case cluster::Role::joining:
+            return "joining";
+        case cluster::Role::syncing:
+            return "syncing";
+        case cluster::Role::active:
+            return "active";
+        case cluster::Role::returning:
+            return "returning";
+    }
+    return "";
+}
+
+json members_of(const cluster::View& view, std::uint64_t step, NodeId self) {
+    const std::vector<cluster::Share> shares = view.redo_known || step != view.first_step
+                                                   ? cluster::shares_of(view, std::max(step, view.first_step))
+                                                   : std::vector<cluster::Share>{};
+    json members = json::array();
+    for (const cluster::MemberInfo& member : view.members) {
+        std::uint64_t share = 0;
+        for (const cluster::Share& entry : shares)
+            if (entry.node == member.id.node)
+                for (const cluster::SampleRange range : entry.ranges) share += range.end - range.begin;
+        members.push_back({{"node", text_of(member.id.node)},
+                           {"name", brief(member.id.node)},
+                           {"standing", member.standing == cluster::Standing::active ? "active" : "syncing"},
+                           {"since_epoch", member.since_epoch},
+                           {"first_step", member.first_step},
+                           {"speed", member.speed},
+                           {"share", share},
+                           {"address", member.address},
+                           {"self", member.id.node == self}});
+    }
+    return members;
+}
+
+json links_of(const cluster::View& view) {
+    json links = json::array();
+    for (const cluster::LinkInfo& link : view.links)
+        links.push_back({{"a", text_of(link.id.a)},
+                         {"b", text_of(link.id.b)},
+                         {"rate_ab", link.figures.rate_ab},
+                         {"rate_ba", link.figures.rate_ba},
+                         {"delay_us", link.figures.delay_us}});
+    return links;
+}
+
+json connections_of(const net::Links& links) {
+    json connections = json::array();
+    for (const NodeId peer : links.peers()) {
+        const net::LinkFigures figures = links.figures(peer);
+        const double sent = static_cast<double>(std::max<std::uint64_t>(figures.segments.sent, 1));
+        connections.push_back(
+            {{"peer", text_of(peer)},
+             {"name", brief(peer)},
+             {"round_trip_us",
+              std::chrono::duration_cast<std::chrono::microseconds>(figures.round_trips.mean()).count()},
+             {"sent_bytes", figures.bulk_sent_bytes},
+             {"received_bytes", figures.bulk_received_bytes},
+             {"receive_bytes_per_s", figures.receive_bytes_per_s},
+             {"lost_segments_percent", 100.0 * static_cast<double>(figures.segments.again) / sent}});
+    }
+    return connections;
+}
+
+json counters_of(const cluster::Counters& core, const net::LinkCounters& links) {
+    return {{"messages_malformed", core.malformed},
+            {"messages_forged", core.forged},
+            {"messages_stale", core.stale},
+            {"messages_repeated", core.repeated},
+            {"messages_refused", core.refused},
+            {"turned_away", links.turned_away},
+            {"turned_away_too_many", links.too_many},
+            {"handshakes_failed", links.handshake_failed},
+            {"refused", links.refused},
+            {"malformed", links.malformed},
+            {"dropped_slow", links.dropped_slow},
+            {"dropped_loud", links.dropped_loud}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::open(boost::asio::io_context& loop, const net::SecretKey& key,
+                                         const net::Credential& credential, const NodeOptions& options,
+                                         elastic::Trainer& trainer, Callbacks callbacks) {
+    CHAOS_TRY(elastic::Journal journal, elastic::Journal::open(options.dir / "journal"));
+    std::unique_ptr<Node> node(new Node(loop, options, trainer, std::move(journal), std::move(callbacks)));
+    live::Options live = options.live;
+    live.folder = options.dir;
+    if (!options.join.empty()) live.core.may_found = false;
+    CHAOS_TRY(node->participant_,
+              elastic::Participant::open(loop, key, credential, live, trainer, {options.dir / "checkpoints"}, *node));
+    CHAOS_TRY(node->control_, ControlSocket::open(loop, options.dir, *node));
+    return node;
+}
+
+Node::Node(boost::asio::io_context& loop, const NodeOptions& options, elastic::Trainer& trainer,
+           elastic::Journal journal, Callbacks callbacks)
+    : loop_(loop),
+      options_(options),
+      trainer_(trainer),
+      callbacks_(std::move(callbacks)),
+      journal_(std::move(journal)),
+      story_([this](const Event& event) {
+          callbacks_.event(event);
+          if (control_) control_->publish("events", to_json(event));
+      }),
+      timer_(loop) {}
+
+Node::~Node() = default;
+
+Result<void> Node::start() {
+    const bool known = std::filesystem::exists(options_.dir / "vote");
+    live::Member& member = participant_->member();
+    CHAOS_CHECK(member.start());
+    const StateLabel state = participant_->state();
+    write(elastic::journal::Begun{.member = member.core().id(),
+                                  .run = run::hash(trainer_.identity()),
+                                  .threads = static_cast<std::uint64_t>(trainer_.run().train.threads),
+                                  .version = options_.version});
+    write(elastic::journal::Restored{.applied = state.applied, .lineage = state.lineage});
+    if (!options_.join.empty()) {
+        member.join(options_.join);
+    } else if (!known) {
+        member.found(static_cast<std::uint32_t>(trainer_.run().train.batch), options_.strict);
+    }
+    return {};
+}
+
+// ---- what happens
+
+void Node::write(const elastic::journal::Entry& entry) {
+    if (ended_) return;
+    if (const Result<void> written = journal_.append(entry); !written) end(Error{written.error()});
+}
+
+void Node::tell(const std::string& kind, const std::string& text, std::optional<std::uint64_t> step) {
+    Event event{.time = 0.0, .kind = kind, .text = text, .view = {}, .step = step};
+    if (view_) event.view = view_->name;
+    story_.add(std::move(event));
+}
+
+void Node::changed() {
+    if (control_) control_->refresh("status", [this] { return status(); });
+}
+
+void Node::adopted(const ViewPtr& view) {
+    write(elastic::journal::Adopted{view});
+    for (Event& event : changes(view_.get(), *view)) story_.add(std::move(event));
+    view_ = view;
+    const NodeId self = participant_->member().id();
+    std::erase_if(link_wishes_, [&](const LinkWish& wish) {
+        const bool there = view->find(cluster::link_between(self, wish.peer)) != nullptr;
+        if (there == wish.add)
+            wish.reply.answer({{"text", wish.add ? "linked with " + brief(wish.peer)
+                                                 : "the link with " + brief(wish.peer) + " is given up"}});
+        return there == wish.add || !wish.reply.open();
+    });
+    changed();
+}
+
+void Node::applied(const elastic::Outcome& outcome, const StateLabel& state, elastic::journal::How how) {
+    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
+    if (outcome.held_out) held_out_ = HeldOut{.step = outcome.record.step, .measure = *outcome.held_out};
+    if (outcome.held_out)
+        tell("held_out",
+             "held-out loss " + std::to_string(outcome.held_out->loss) + " after " +
+                 std::to_string(outcome.record.step) + " steps",
+             outcome.record.step);
+    if (outcome.record.step < last) {
+        write(elastic::journal::Applied{
+            .record = outcome.record, .lineage = state.lineage, .how = how, .samples_lost = 0});
+        loss_ = outcome.record.loss;
+    }
+    if (outcome.skipped) {
+        const std::string why = "what was contributed is not finite, or far beyond what the others found";
+        write(elastic::journal::Skipped{
+            .step = outcome.record.step, .view = outcome.record.view, .node = outcome.culprit, .why = why});
+        tell("skipped",
+             "step " + std::to_string(outcome.record.step) + " was left out: " + why +
+                 (outcome.culprit ? " (" + brief(*outcome.culprit) + ")" : ""),
+             outcome.record.step);
+    }
+    if (how == elastic::journal::How::taken)
+        tell("step", "took the result of step " + std::to_string(outcome.record.step) + " from another member",
+             outcome.record.step);
+    const auto now = std::chrono::steady_clock::now();
+    if (last_step_) {
+        const double took = std::chrono::duration<double>(now - *last_step_).count();
+        step_seconds_ += (step_seconds_ > 0.0 ? step_gain : 1.0) * (took - step_seconds_);
+    }
+    last_step_ = now;
+    callbacks_.step(outcome, state);
+    changed();
+    ++steps_here_;
+    if (options_.max_steps > 0 && steps_here_ == options_.max_steps) leave();
+}
+
+void Node::joining(const ViewPtr&) {
+    tell("joined", "is let in, and pulls the state from its neighbours");
+}
+
+void Node::synced(const StateLabel& state, const cluster::Name& root) {
+    write(elastic::journal::Synced{.applied = state.applied, .lineage = state.lineage, .root = root});
+    state_hash_ = StateHash{.step = state.applied, .root = root};
+    const elastic::Joiner::Progress pulled = participant_->joiner().progress();
+    tell("synced",
+         "has the whole state of step " + std::to_string(state.applied) + ", compared with its donors' (" +
+             std::to_string(pulled.shard_bytes) + " bytes of shards, " + std::to_string(pulled.result_bytes) +
+             " of results)",
+         state.applied);
+}
+
+void Node::activated(std::uint64_t first_step) {
+    tell("joined", "trains with the others from step " + std::to_string(first_step) + " on", first_step);
+}
+
+void Node::restored(const StateLabel& state) {
+    write(elastic::journal::Restored{.applied = state.applied, .lineage = state.lineage});
+    tell("restored", "goes on from step " + std::to_string(state.applied), state.applied);
+}
+
+void Node::stable(std::uint64_t steps) {
+    write(elastic::journal::Stable{steps});
+}
+
+void Node::hashed(const StateLabel& state, const cluster::Name& root) {
+    write(elastic::journal::StateHash{.applied = state.applied, .root = root});
+    state_hash_ = StateHash{.step = state.applied, .root = root};
+    changed();
+}
+
+void Node::saved(std::uint64_t step, const std::filesystem::path& path) {
+    tell("checkpoint", "saved " + path.string(), step);
+}
+
+void Node::excluded(const std::string& why, bool final) {
+    write(elastic::journal::Excluded{why});
+    tell("excluded", "is out: " + why + (final ? "" : "; asks to be let in again"));
+    if (final) end(Error{"this node is out for good: " + why});
+}
+
+void Node::left() {
+    write(elastic::journal::Left{});
+    tell("left", "has left the cluster");
+    for (const Reply& reply : leaving_) reply.answer({{"text", "left; the others go on without it"}});
+    end(std::string("left"));
+}
+
+void Node::finished() {
+    tell("finished", "the run is over, and everybody has its last step");
+    end_when_others_are_done(std::chrono::steady_clock::now() + patience_at_the_end);
+}
+
+// Who goes too early interrupts those who have yet to hear that everybody has the last step.
+void Node::end_when_others_are_done(std::chrono::steady_clock::time_point limit) {
+    const bool done = participant_->member().core().neighbours_applied(participant_->state().applied);
+    if (done || std::chrono::steady_clock::now() > limit) return end(std::string("finished"));
+    timer_.expires_after(std::chrono::milliseconds(50));
+    timer_.async_wait([this, limit](boost::system::error_code cancelled) {
+        if (!cancelled && !ended_) end_when_others_are_done(limit);
+    });
+}
+
+void Node::note(const std::string& text) {
+    if (text.find("refuse") != std::string::npos) refusal_ = text;
+    tell("note", text);
+}
+
+void Node::failed(const Error& why) {
+    end(why);
+}
+
+void Node::leave() {
+    if (leaves_ || ended_) return;
+    leaves_ = true;
+    const ViewPtr view = participant_->member().core().view();
+    const NodeId self = participant_->member().id();
+    const bool in = view != nullptr && view->find(self) != nullptr;
+    const bool alone = in && view->is_active(self) && view->active_count() == 1;
+    if (in && !alone) {
+        tell("leaves", "asks the others to go on without it");
+        return participant_->member().tell(cluster::LeaveCommand{});
+    }
+    participant_->save_if_alone([this](const Result<void>& done) {
+        if (!done) return end(done.error());
+        for (const Reply& reply : leaving_) reply.answer({{"text", "stopped; there is nobody else"}});
+        end(std::string("stopped"));
+    });
+}
+
+// Whatever led here goes on to its end first.
+void Node::end(Result<std::string> why) {
+    if (ended_) return;
+    ended_ = true;
+    boost::asio::post(loop_, [this, why = std::move(why)] {
+        timer_.cancel();
+        participant_->stop();
+        control_->stop();
+        callbacks_.ended(why);
+    });
+}
+
+// ---- what people ask
+
+json Node::status() {
+    live::Member& member = participant_->member();
+    const cluster::Member& core = member.core();
+    const StateLabel state = participant_->state();
+    const NodeId self = member.id();
+    json status{{"node", text_of(self)},
+                {"name", brief(self)},
+                {"incarnation", core.id().incarnation},
+                {"role", words_of(core.role())},
+                {"run", hex(run::hash(trainer_.identity()))},
+                {"line", view_ ? json(hex(view_->founder)) : json()},
+                {"view", view_ ? json(hex(view_->name)) : json()},
+                {"epoch", view_ ? json(view_->epoch) : json()},
+                {"step", std::min(state.applied, static_cast<std::uint64_t>(trainer_.run().train.steps))},
+                {"stable", core.stable()},
+                {"steps", trainer_.run().train.steps},
+                {"batch", trainer_.run().train.batch},
+                {"loss", loss_ ? json(*loss_) : json()},
+                {"members", view_ ? members_of(*view_, state.applied, self) : json::array()},
+                {"links", view_ ? links_of(*view_) : json::array()},
+                {"connections", connections_of(member.links())},
+                {"counters", counters_of(core.counters(), member.links().counters())},
+                {"why", core.why()},
+                {"uptime_s", std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count()},
+                {"pid", ::getpid()},
+                {"listen", options_.live.listen.empty() ? "" : member.address()}};
+    status["held_out"] = json();
+    if (held_out_) {
+        const compute::Measure& measure = held_out_->measure;
+        const double targets = static_cast<double>(std::max<std::uint64_t>(measure.targets, 1));
+        status["held_out"] = {
+            {"step", held_out_->step},
+            {"loss", measure.loss},
+            {"accuracy", measure.correct ? json(static_cast<double>(*measure.correct) / targets) : json()}};
+    }
+    status["state_hash"] = state_hash_ ? json{{"step", state_hash_->step}, {"hash", hex(state_hash_->root)}} : json();
+    status["step_seconds"] = step_seconds_ > 0.0 ? json(step_seconds_) : json();
+    status["samples_per_s"] =
+        step_seconds_ > 0.0 ? json(static_cast<double>(trainer_.run().train.batch) / step_seconds_) : json();
+    if (participant_->joiner().running()) {
+        const elastic::Joiner::Progress progress = participant_->joiner().progress();
+        status["join"] = {{"shards", progress.shards},
+                          {"of", progress.of},
+                          {"shard_bytes", progress.shard_bytes},
+                          {"result_bytes", progress.result_bytes}};
+    }
+    return status;
+}
+
+void Node::answer(const json& request, const Reply& reply) {
+    const std::string command = request.at("command").get<std::string>();
+    if (command == "status") {
+        reply.send(status());
+        if (request.value("watch", false)) return reply.subscribe("status");
+        return reply.end();
+    }
+    if (command == "events") return answer_events(request, reply);
+    if (command == "why") {
+        json details = json::array();
+        if (!refusal_.empty()) details.push_back(refusal_);
+        if (participant_->joiner().running()) {
+            const elastic::Joiner::Progress progress = participant_->joiner().progress();
+            details.push_back("has " + std::to_string(progress.shards) + " of " + std::to_string(progress.of) +
+                              " shards of the state");
+        }
+        return reply.answer({{"why", participant_->member().core().why()}, {"details", details}});
+    }
+    if (command == "leave") {
+        leaving_.push_back(reply);
+        reply.send({{"text", "asks the others to go on without it"}});
+        return leave();
+    }
+    if (command == "link") return answer_link(request, reply);
+    reply.refuse("this node does not know the command " + command);
+}
+
+void Node::answer_events(const json& request, const Reply& reply) {
+    const auto& events = story_.events();
+    const auto last = std::min<std::uint64_t>(request.value("last", std::uint64_t{events.size()}), events.size());
+    for (std::size_t i = events.size() - last; i < events.size(); ++i) reply.send(to_json(events[i]));
+    if (request.value("follow", false)) return reply.subscribe("events");
+    reply.end();
+}
+
+Result<NodeId> Node::node_called(const std::string& beginning) const {
+    std::vector<NodeId> found;
+    for (const cluster::MemberInfo& member : view_->members)
+        if (!beginning.empty() && text_of(member.id.node).starts_with(beginning)) found.push_back(member.id.node);
+    if (found.size() == 1) return found.front();
+    return Error{(found.empty() ? "no member's id begins with " : "several members' ids begin with ") + beginning};
+}
+
+void Node::answer_link(const json& request, const Reply& reply) {
+    if (!view_) return reply.refuse("this node is in no cluster");
+    const Result<NodeId> a = node_called(request.at("a").get<std::string>());
+    if (!a) return reply.refuse(a.error().message);
+    const Result<NodeId> b = node_called(request.at("b").get<std::string>());
+    if (!b) return reply.refuse(b.error().message);
+    const NodeId self = participant_->member().id();
+    if (*a == *b || (*a != self && *b != self))
+        return reply.refuse("one end must be this node, " + brief(self) + ", and the other another one");
+    const bool add = request.at("change").get<std::string>() == "add";
+    const NodeId peer = *a == self ? *b : *a;
+    if ((view_->find(cluster::link_between(self, peer)) != nullptr) == add)
+        return reply.refuse(add ? "they are linked already" : "there is no such link");
+    link_wishes_.push_back({.peer = peer, .add = add, .reply = reply});
+    if (add) {
+        participant_->member().tell(cluster::ConnectCommand{peer});
+    } else {
+        participant_->member().tell(cluster::DisconnectCommand{peer});
+    }
+}
+
+}  // namespace chaos::node
