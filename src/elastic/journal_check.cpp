@@ -295,6 +295,7 @@ CheckReport JournalCheck::finish() {
 
 void JournalCheck::check_lines() {
     std::vector<const KnownView*> order;  // parents before children
+    order.reserve(views_.size());
     for (const auto& [name, known] : views_) order.push_back(&known);
     std::ranges::sort(order, {},
                       [](const KnownView* known) { return std::pair(known->view->epoch, known->view->name); });
