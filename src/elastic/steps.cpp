@@ -273,7 +273,12 @@ void Steps::give_up_transfer() {
 void Steps::ask_next() {
     give_up_transfer();
     Taking& taking = *taking_;
-    const NodeId holder = taking.holders[++taking.turn % taking.holders.size()];
+    // Whoever there is no link with would only cost patience.
+    const std::size_t count = taking.holders.size();
+    const auto reachable = [&] { return member_->links().linked(taking.holders[taking.turn % count]); };
+    ++taking.turn;
+    for (std::size_t tried = 1; tried < count && !reachable(); ++tried) ++taking.turn;
+    const NodeId holder = taking.holders[taking.turn % count];
     taking.holder = holder;
     taking.progress = 0;
     taking.answered = taking.useless = false;
