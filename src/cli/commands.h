@@ -22,6 +22,25 @@ struct TrainOptions {
 };
 [[nodiscard]] Result<void> train(const TrainOptions& options);
 
+struct UpOptions {
+    std::filesystem::path run_file;
+    std::filesystem::path dir;        // empty: the run file's name without .toml, in the current folder
+    std::vector<std::string> listen;  // empty: loopback, as long as nobody elsewhere is joined
+    std::string address;              // where others reach it; empty: where it listens first
+    std::vector<std::string> join;    // none: found a cluster, or go on with the one that `dir` knows
+    std::string token;                // by which this node is let in
+    std::string certificate;          // likewise
+    std::string institution;          // of this machine, that vouches for it
+    std::filesystem::path data;       // where data files are looked for
+    std::uint64_t max_steps = 0;
+    std::uint32_t detect_ms = 1000;
+    std::uint32_t links = 3;  // wanted, to other members
+    bool strict = false;
+    bool json = false;
+};
+// A node that founds a cluster, or joins one, and trains.
+[[nodiscard]] Result<void> up(const UpOptions& options);
+
 struct ExportOptions {
     std::filesystem::path run_folder;
     std::filesystem::path target;

@@ -91,7 +91,9 @@ void Participant::take_result(std::uint64_t step, const std::vector<NodeId>& hol
     steps_.take_result(step, holders);
 }
 
-void Participant::restore(std::uint64_t applied, const cluster::Name& lineage) {
+void Participant::restore(std::uint64_t applied, const cluster::Name& agreed) {
+    // Where nobody had a checkpoint, nobody could name a lineage.
+    const cluster::Name lineage = applied == 0 ? run::hash(trainer_.identity()) : agreed;
     joiner_.stop();
     const StateLabel state{.applied = applied, .lineage = lineage};
     whole_ = true;

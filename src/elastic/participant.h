@@ -81,7 +81,7 @@ private:
     void start_step(std::uint64_t step, const ViewPtr& view) override;
     void stop_step() override;
     void take_result(std::uint64_t step, const std::vector<NodeId>& holders) override;
-    void restore(std::uint64_t applied, const cluster::Name& lineage) override;
+    void restore(std::uint64_t applied, const cluster::Name& agreed) override;
     void begin_sync(const ViewPtr& view) override;
     void activated(std::uint64_t first_step, const ViewPtr& view) override;
     void excluded(const std::string& why, bool final) override;

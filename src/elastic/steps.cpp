@@ -1,6 +1,6 @@
 #include "elastic/steps.h"
 
-#include "plan/view_request.h"
+#include "elastic/gradient_plan.h"
 
 #include <boost/asio/post.hpp>
 
@@ -408,20 +408,18 @@ Steps::Vector Steps::fresh_vector() {
 // Worked out once per view.
 Steps::SchedulePtr Steps::schedule_of(const ViewPtr& view) {
     if (schedule_ != nullptr && scheduled_ == view->name) return schedule_;
-    auto [request, members] = plan::sync_request_of(*view, floats_ * sizeof(float));
-    request.chunk_bytes = collective::fit_chunk_bytes(request);
-    const Result<plan::SyncPlan> plan = plan::plan_sync(request);
-    if (!plan) {
+    const Result<GradientPlan> gradients = gradient_plan_of(*view, floats_);
+    if (!gradients) {
         callbacks_.note("there is no way to sum gradients under view " + cluster::brief(view->name) + ": " +
-                        plan.error().message);
+                        gradients.error().message);
         return nullptr;
     }
-    const Result<collective::Schedule> schedule =
-        collective::make_schedule(*plan, members, member_->id(),
-                                  {.view = some_bits_of(view->name),
-                                   .encoding = encoding_,
-                                   .chunk_bytes = static_cast<std::uint32_t>(request.chunk_bytes),
-                                   .window_chunks = collective::fit_window_chunks(request, *plan)});
+    const Result<collective::Schedule> schedule = collective::make_schedule(
+        gradients->plan, gradients->members, member_->id(),
+        {.view = some_bits_of(view->name),
+         .encoding = encoding_,
+         .chunk_bytes = static_cast<std::uint32_t>(gradients->request.chunk_bytes),
+         .window_chunks = collective::fit_window_chunks(gradients->request, gradients->plan)});
     if (!schedule) {
         callbacks_.note("view " + cluster::brief(view->name) +
                         " has a plan that makes no sense: " + schedule.error().message);

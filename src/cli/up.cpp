@@ -1,0 +1,183 @@
+// chaos up: a node that founds a cluster, or joins one, and trains.
+#include "base/words.h"
+#include "cli/commands.h"
+#include "elastic/run_folder.h"
+#include "elastic/trainer.h"
+#include "node/identity.h"
+#include "node/node.h"
+
+#include <boost/asio/signal_set.hpp>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+namespace chaos::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* default_listen = "127.0.0.1:7440";
+constexpr const char* any_loopback = "127.0.0.1:0";
+
+// Shows what happens, for people or programs.
+class Teller {
+public:
+    Teller(bool json, std::uint64_t steps) : json_(json), steps_(steps) {}
+
+    void say(const std::string& text) const {
+        if (!json_) print(text);
+    }
+    void event(const node::Event& event) const {
+        if (json_) return print_json(node::to_json(event));
+        print(time_text() + "  " + event.text);
+    }
+    // All of them for programs, one a second for people.
+    void step(const elastic::Outcome& outcome, const elastic::StateLabel& state, std::size_t members) {
+        if (outcome.record.step >= steps_) return;
+        if (json_)
+            return print_json({{"kind", "trained"},
+                               {"step", state.applied},
+                               {"loss", outcome.record.loss},
+                               {"norm", outcome.record.norm},
+                               {"members", members}});
+        const auto now = std::chrono::steady_clock::now();
+        if (now - last_ < std::chrono::seconds(1) && state.applied != steps_) return;
+        last_ = now;
+        std::array<char, 120> text{};
+        std::snprintf(text.data(), text.size(), "step %llu of %llu   loss %.4f   %zu %s",
+                      static_cast<unsigned long long>(state.applied), static_cast<unsigned long long>(steps_),
+                      outcome.record.loss, members, members == 1 ? "node" : "nodes");
+        print(time_text() + "  " + text.data());
+    }
+
+private:
+    static void print(const std::string& text) {
+        std::printf("%s\n", text.c_str());
+        std::fflush(stdout);
+    }
+    static void print_json(const json& line) { print(line.dump(-1, ' ', false, json::error_handler_t::replace)); }
+    static std::string time_text() {
+        const std::time_t now = std::time(nullptr);
+        std::tm parts{};
+        ::localtime_r(&now, &parts);
+        std::array<char, 16> text{};
+        std::strftime(text.data(), text.size(), "%H:%M:%S", &parts);
+        return text.data();
+    }
+
+    bool json_;
+    std::uint64_t steps_;
+    std::chrono::steady_clock::time_point last_;
+};
+
+bool is_loopback(const std::string& address) {
+    return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]") ||
+           address.starts_with(":");
+}
+
+// Nobody elsewhere can dial a loopback address: who joins others elsewhere, and is not told where to listen, only
+// dials.
+std::vector<std::string> listen_where(const UpOptions& options) {
+    if (!options.listen.empty()) return options.listen;
+    if (options.join.empty()) return {default_listen};
+    if (std::ranges::all_of(options.join, is_loopback)) return {any_loopback};
+    return {};
+}
+
+// Runs a node until it ends, or a signal tells it to leave. A second signal ends it at once.
+Result<void> run_node(boost::asio::io_context& loop, node::Node& running, const Teller& teller,
+                      const Result<std::string>& why) {
+    boost::asio::signal_set signals(loop, SIGINT, SIGTERM);
+    std::function<void(boost::system::error_code, int)> on_signal;
+    bool asked = false;
+    on_signal = [&](boost::system::error_code cancelled, int) {
+        if (cancelled) return;
+        if (asked) ::_exit(130);
+        asked = true;
+        teller.say("leaves; again to end at once");
+        running.leave();
+        signals.async_wait(on_signal);
+    };
+    signals.async_wait(on_signal);
+    loop.run();
+    if (!why) return why.error();
+    teller.say(*why);
+    return {};
+}
+
+}  // namespace
+
+Result<void> up(const UpOptions& options) {
+    CHAOS_TRY(const run::Run run, run::read_run(options.run_file));
+    const fs::path dir = options.dir.empty() ? options.run_file.stem() : options.dir;
+    if (fs::exists(dir) && fs::equivalent(dir, options.run_file))
+        return Error{"--dir is needed: the default folder would be the run file itself"};
+    CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
+    CHAOS_TRY(const node::Identity identity, node::identity_of({.dir = dir,
+                                                                .token = options.token,
+                                                                .certificate = options.certificate,
+                                                                .institution = options.institution,
+                                                                .may_make_institution = options.join.empty()}));
+    CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
+    CHAOS_CHECK(folder.describe(options.run_file, trainer));
+
+    Teller teller(options.json, static_cast<std::uint64_t>(run.train.steps));
+    node::NodeOptions node_options;
+    node_options.dir = dir;
+    node_options.join = options.join;
+    node_options.strict = options.strict;
+    node_options.max_steps = options.max_steps;
+    node_options.version = CHAOS_VERSION;
+    node_options.live.listen = listen_where(options);
+    node_options.live.address = options.address;
+    node_options.live.core.detect = options.detect_ms * cluster::millisecond;
+    node_options.live.core.heartbeat = node_options.live.core.detect / 4;
+    node_options.live.core.links_wanted = options.links;
+
+    boost::asio::io_context loop{1};
+    Result<std::string> why = Error{"the node ended without a reason"};
+    std::unique_ptr<node::Node> running;
+    const node::Node::Callbacks callbacks{.event = [&](const node::Event& event) { teller.event(event); },
+                                          .step =
+                                              [&](const elastic::Outcome& outcome, const elastic::StateLabel& state) {
+                                                  const cluster::ViewPtr view =
+                                                      running->participant().member().core().view();
+                                                  teller.step(outcome, state, view ? view->active_count() : 0);
+                                              },
+                                          .ended =
+                                              [&](const Result<std::string>& reason) {
+                                                  why = reason;
+                                                  loop.stop();
+                                              }};
+    const auto open = [&]() -> Result<void> {
+        CHAOS_TRY(running, node::Node::open(loop, identity.key, identity.credential, node_options, trainer, callbacks));
+        return running->start();
+    };
+    Result<void> opened = open();
+    // Several nodes on one machine are easy: where nobody chose the port, any that is free will do.
+    if (!opened && options.listen.empty() && node_options.live.listen == std::vector<std::string>{default_listen}) {
+        node_options.live.listen = {any_loopback};
+        running.reset();
+        opened = open();
+    }
+    CHAOS_CHECK(opened);
+
+    const live::Member& member = running->participant().member();
+    if (identity.made_institution)
+        teller.say("made the institution \"" + identity.institution_name +
+                   "\", which vouches for this machine's nodes");
+    teller.say("node " + cluster::brief(member.id()) + " in " + dir.string() +
+               (member.address().empty() ? ", which only dials" : ", listens at " + member.address()));
+    if (!trainer.advice().empty()) teller.say(trainer.advice());
+    if (!member.address().empty() && options.join.empty())
+        teller.say("others of this machine join with: chaos up " + options.run_file.string() + " --dir OTHER --join " +
+                   member.address());
+    return run_node(loop, *running, teller, why);
+}
+
+}  // namespace chaos::cli
