@@ -172,11 +172,18 @@ void add_sim(CLI::App& program, Job& job) {
 void add_key(CLI::App& program, Job& job) {
     CLI::App* command = program.add_subcommand("key", "This node's key, which its id comes from");
     command->require_subcommand(1);
-    command->add_subcommand("new", "Make it; never replaces one")->callback([&job] { job = chaos::cli::new_key; });
-    command->add_subcommand("show", "Show its public half")->callback([&job] { job = chaos::cli::show_key; });
+    auto dir = std::make_shared<std::filesystem::path>();
+    CLI::App* make = command->add_subcommand("new", "Make it; never replaces one");
+    make->callback([&job, dir] { job = [dir] { return chaos::cli::new_key(*dir); }; });
+    CLI::App* show = command->add_subcommand("show", "Show its public half");
+    show->callback([&job, dir] { job = [dir] { return chaos::cli::show_key(*dir); }; });
+    for (CLI::App* one : {make, show})
+        one->add_option("--dir", *dir, "The node's folder (default: $CHAOS_HOME, else ~/.chaos)")->type_name("DIR");
     command->footer(
-        "The key is kept in $CHAOS_HOME, else in ~/.chaos, readable by you alone.\n\n"
-        "Example:\n  chaos key new\n");
+        "A node makes its key when it first starts. Make it before that to have an institution vouch for it: the key\n"
+        "lies in the node's folder, readable by you alone.\n\n"
+        "Example:\n"
+        "  chaos key new --dir runs/a                        # then: chaos institution invite NAME --node KEY\n");
 }
 
 void add_institution(CLI::App& program, Job& job) {

@@ -73,10 +73,10 @@ struct CompareOptions {
 // Scale-out by Chaos and by its rivals, simulated on the same links.
 [[nodiscard]] Result<void> compare_scale_out(const CompareOptions& options);
 
-// Keys and institutions. They live in $CHAOS_HOME, else in ~/.chaos: node.key, institutions/NAME.key, and beside it
-// NAME.issued (issued.h).
-[[nodiscard]] Result<void> new_key();
-[[nodiscard]] Result<void> show_key();
+// Keys and institutions. They live in $CHAOS_HOME, else in ~/.chaos (node/institutions.h). A node's key lies in its
+// folder; without one, beside the institutions.
+[[nodiscard]] Result<void> new_key(const std::filesystem::path& dir);
+[[nodiscard]] Result<void> show_key(const std::filesystem::path& dir);
 [[nodiscard]] Result<void> new_institution(const std::string& name);
 [[nodiscard]] Result<void> show_institutions();
 

@@ -36,6 +36,17 @@ TEST(Identity, ANodeGetsOneKeyAndKeepsIt) {
     EXPECT_EQ(with_home(folder, {"key", "show"}).out, made.out);
 }
 
+TEST(Identity, ANodesKeyLiesInItsFolder) {
+    const TemporaryFolder folder;
+    EXPECT_THAT(with_home(folder, {"key", "show", "--dir", "a"}).err, HasSubstr("chaos key new --dir a"));
+    const Outcome made = with_home(folder, {"key", "new", "--dir", "a"});
+    EXPECT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(with_home(folder, {"key", "show", "--dir", "a"}).out, made.out);
+    EXPECT_NE(with_home(folder, {"key", "new", "--dir", "b"}).out, made.out);
+    EXPECT_TRUE(std::filesystem::exists(folder / "a/node.key"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "home"));
+}
+
 TEST(Identity, AnInstitutionVouchesForNodes) {
     const TemporaryFolder folder;
     const std::string key = last_word(with_home(folder, {"key", "new"}).out);

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace chaos::cli {
+namespace chaos::node {
 
 // Before the word is handed over: what is not on the list is not issued.
 [[nodiscard]] Result<void> write_down(const std::filesystem::path& key_file, std::string_view kind,
@@ -24,4 +24,4 @@ namespace chaos::cli {
 // The lines, oldest first.
 [[nodiscard]] Result<std::vector<std::string>> issued(const std::filesystem::path& key_file);
 
-}  // namespace chaos::cli
+}  // namespace chaos::node

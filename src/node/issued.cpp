@@ -1,4 +1,4 @@
-#include "cli/issued.h"
+#include "node/issued.h"
 
 #include "base/file.h"
 
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <ctime>
 
-namespace chaos::cli {
+namespace chaos::node {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ Result<std::vector<std::string>> issued(const fs::path& key_file) {
     return lines;
 }
 
-}  // namespace chaos::cli
+}  // namespace chaos::node
