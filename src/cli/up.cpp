@@ -27,7 +27,7 @@ constexpr const char* any_loopback = "127.0.0.1:0";
 // Shows what happens, for people or programs.
 class Teller {
 public:
-    Teller(bool json, std::uint64_t steps) : json_(json), steps_(steps) {}
+    Teller(bool for_programs, std::uint64_t steps) : json_(for_programs), steps_(steps) {}
 
     void say(const std::string& text) const {
         if (!json_) print(text);
