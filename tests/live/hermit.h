@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,7 +22,7 @@ inline constexpr std::uint32_t batch = 8;
 class PatientLearner final : public Learner {
 public:
     Result<void> compute(const Task& task, std::span<float> into) override {
-        log_ += "compute " + std::to_string(task.step) + "; ";
+        write("compute " + std::to_string(task.step) + "; ");
         ++begun;
         for (; waits; std::this_thread::yield()) waiting = true;
         waiting = false;
@@ -34,9 +35,11 @@ public:
         for (const float value : result) wrong += value != batch ? 1 : 0;
         return cluster::Name{static_cast<std::uint8_t>(step + 1)};
     }
-    void replace() { log_ += "replace; "; }
-    // Once it is known to be idle.
-    [[nodiscard]] const std::string& log() const { return log_; }
+    void replace() { write("replace; "); }
+    [[nodiscard]] std::string log() const {
+        const std::lock_guard guard(reading_);
+        return log_;
+    }
 
     std::atomic<bool> waits = false;
     std::atomic<bool> waiting = false;
@@ -45,6 +48,12 @@ public:
     std::atomic<int> wrong = 0;
 
 private:
+    void write(const std::string& what) {
+        const std::lock_guard guard(reading_);
+        log_ += what;
+    }
+
+    mutable std::mutex reading_;  // the test reads while the compute thread may go on
     std::string log_;
 };
 
