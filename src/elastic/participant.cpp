@@ -36,6 +36,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
       checkpoints_(checkpoints),
       observer_(observer),
       shards_(trainer.engine().manifest(), trainer.engine().arena().slots()),
+      whole_(!trainer.blank()),
       last_saved_(trainer.progress().step),
       thread_(loop),
       steps_(loop, thread_, trainer, trainer.result_floats(), collective::Encoding::fp32,
@@ -98,10 +99,11 @@ void Participant::restore(std::uint64_t applied, const cluster::Name& agreed) {
     const StateLabel state{.applied = applied, .lineage = lineage};
     whole_ = true;
     unstable_.reset();
-    if (thread_.busy() || steps_.label().applied != applied || steps_.label().lineage != lineage) {
+    if (thread_.busy() || trainer_.blank() || steps_.label().applied != applied || steps_.label().lineage != lineage) {
         const auto done = std::make_shared<Result<void>>();
         steps_.begin_at(applied, lineage, [this, done, applied, lineage] {
-            if (trainer_.progress().step == applied && trainer_.progress().lineage == lineage) return;
+            const bool there = trainer_.progress().step == applied && trainer_.progress().lineage == lineage;
+            if (there && !trainer_.blank()) return;
             *done = applied == 0 ? trainer_.begin_anew() : trainer_.resume(checkpoints_.path_of(applied));
             if (*done && trainer_.progress().lineage != lineage)
                 *done = Error{"the checkpoint of step " + std::to_string(applied) +

@@ -27,8 +27,7 @@ Result<void> describe_tokenizer(const std::filesystem::path& tokenizer, const st
     }
     CHAOS_CHECK(copy_atomically(tokenizer, target / "tokenizer.json"));
     const std::filesystem::path folder = tokenizer.parent_path();
-    for (const char* name :
-         {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "generation_config.json"})
+    for (const char* name : tokenizer_companions)
         if (std::filesystem::exists(folder / name)) CHAOS_CHECK(copy_atomically(folder / name, target / name));
     if (!std::filesystem::exists(target / "tokenizer_config.json"))
         return write_file_atomically(target / "tokenizer_config.json", tokenizer_config);

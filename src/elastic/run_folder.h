@@ -10,9 +10,14 @@
 #include "elastic/trainer.h"
 #include "state/checkpoint.h"
 
+#include <array>
 #include <filesystem>
 
 namespace chaos::elastic {
+
+// Files that say how the tokenizer beside them is used, where they are there.
+inline constexpr std::array tokenizer_companions = {"tokenizer_config.json", "special_tokens_map.json",
+                                                    "chat_template.jinja", "generation_config.json"};
 
 class RunFolder {
 public:

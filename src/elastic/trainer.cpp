@@ -72,7 +72,10 @@ Result<Trainer> Trainer::open(const run::Run& run, const MakeEngine& make_engine
 
     trainer.identity_ = run::identity(resolved);
     trainer.identity_["data.content"] = hex(trainer.dataset_->content_hash());
-    if (!resolved.model.init.empty()) {
+    if (!resolved.model.init_hash.empty()) {
+        trainer.blank_ = true;
+        trainer.identity_["model.init"] = resolved.model.init_hash;
+    } else if (!resolved.model.init.empty()) {
         CHAOS_CHECK(trainer.load_initial_weights());
         trainer.identity_["model.init"] =
             hex(Sha256().add(std::as_bytes(trainer.engine_->arena().parameters())).finish());
@@ -248,9 +251,12 @@ void Trainer::arrive(std::uint64_t step, const Digest& lineage) {
     progress_.pass = position.pass;
     progress_.index = position.index;
     progress_.lineage = lineage;
+    blank_ = false;
 }
 
 Result<void> Trainer::begin_anew() {
+    if (!run_.model.init_hash.empty())
+        return Error{"the run begins anew, but the weights of model.init that it begins with are not on this node"};
     CHAOS_TRY(engine_, make_engine_(engine_options_));
     if (!run_.model.init.empty()) CHAOS_CHECK(load_initial_weights());
     arrive(0, run::hash(identity_));
@@ -292,6 +298,7 @@ Result<void> Trainer::save(const std::filesystem::path& path) const {
 
 Result<void> Trainer::resume(const std::filesystem::path& path) {
     CHAOS_TRY(progress_, state::load_checkpoint(path, identity_, engine_->manifest(), engine_->arena()));
+    blank_ = false;
     return {};
 }
 

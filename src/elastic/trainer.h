@@ -39,8 +39,8 @@ class Trainer final : public Learner {
 public:
     using MakeEngine = std::function<Result<std::unique_ptr<compute::Engine>>(const compute::EngineOptions&)>;
 
-    // Opens the data, builds the model and, where `init` is set, loads its weights. Nothing is written. Without
-    // `make_engine` the compute plugin is loaded.
+    // Opens the data, builds the model and, where `init` is set, loads its weights (unless they come from others).
+    // Nothing is written. Without `make_engine` the compute plugin is loaded.
     static Result<Trainer> open(const run::Run& run, const MakeEngine& make_engine = {});
 
     // The run with every default resolved: vocabulary, classes, threads, shape of an initial model.
@@ -52,6 +52,9 @@ public:
     [[nodiscard]] const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
     [[nodiscard]] compute::Engine& engine() { return *engine_; }
     [[nodiscard]] const std::string& advice() const { return advice_; }
+    // What is in memory is no state of the run: the weights that it begins with are not here. A joiner's trainer, until
+    // the state has come from others.
+    [[nodiscard]] bool blank() const { return blank_; }
 
     // Takes the next step and commits it. On an error (a loss that is not finite, say) the state is as before the step.
     [[nodiscard]] Result<state::StepRecord> step();
@@ -108,6 +111,7 @@ private:
     run::Run run_;
     run::Identity identity_;
     std::string advice_;
+    bool blank_ = false;
     std::optional<text::Tokenizer> tokenizer_;
     std::unique_ptr<data::Dataset> dataset_;
     MakeEngine make_engine_;

@@ -184,6 +184,10 @@ struct Assignment {
     }
     Result<void> operator()(const Files& field) const {
         CHAOS_CHECK(keep(files(value, subject, folder), field.value));
+        return check_count(field, subject);
+    }
+
+    static Result<void> check_count(const Files& field, const std::string& subject) {
         if (field.value->size() <= max_files) return {};
         return Error{subject + " must name at most " + std::to_string(max_files) + " files, not " +
                      std::to_string(field.value->size())};
@@ -194,6 +198,22 @@ struct Assignment {
 
 Result<void> assign(const Value& value, const std::string& subject, const Field& field, const fs::path& folder) {
     return std::visit(Assignment{value, subject, folder}, field);
+}
+
+Result<void> assign(const std::vector<fs::path>& paths, const std::string& subject, const Field& field) {
+    if (const auto* several = std::get_if<Files>(&field)) {
+        *several->value = paths;
+        return Assignment::check_count(*several, subject);
+    }
+    if (paths.size() != 1) return Error{subject + " must name one path, not " + std::to_string(paths.size())};
+    if (const auto* file = std::get_if<File>(&field)) {
+        *file->value = paths.front();
+        return {};
+    }
+    const auto* folder = std::get_if<Folder>(&field);
+    if (folder == nullptr) return Error{subject + " takes no path"};
+    *folder->value = paths.front();
+    return {};
 }
 
 }  // namespace chaos::run

@@ -7,11 +7,16 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace chaos::run {
 
 // `subject` is what errors start with: the key's name. Paths are relative to `folder`.
 [[nodiscard]] Result<void> assign(const Value& value, const std::string& subject, const Field& field,
                                   const std::filesystem::path& folder);
+
+// Puts paths that are known into the field of a key that takes some. Nothing is looked for.
+[[nodiscard]] Result<void> assign(const std::vector<std::filesystem::path>& paths, const std::string& subject,
+                                  const Field& field);
 
 }  // namespace chaos::run

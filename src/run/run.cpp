@@ -11,6 +11,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <variant>
 
 namespace chaos::run {
 namespace {
@@ -74,23 +75,37 @@ const Entry* find(const std::vector<Entry>& entries, std::string_view key) {
     return found == entries.end() ? nullptr : &*found;
 }
 
-Result<void> read_key(const Entry& entry, const Key& key, const Run& run, const std::filesystem::path& folder) {
+bool takes_paths(const Field& field) {
+    return std::holds_alternative<File>(field) || std::holds_alternative<Folder>(field) ||
+           std::holds_alternative<Files>(field);
+}
+
+// Where the paths of a run file are: below a folder, or known one by one.
+using Where = std::variant<std::filesystem::path, Places>;
+
+Result<void> read_key(const Entry& entry, const Key& key, const Run& run, const Where& where) {
     if (const std::string refusal = key.refusal != nullptr ? key.refusal(run) : ""; !refusal.empty()) {
         return Error{entry.key + " " + refusal};
     }
     if (!key.beside_init.empty() && !run.model.init.empty()) {
         return Error{entry.key + " cannot be set together with model.init: " + std::string(key.beside_init)};
     }
-    return assign(entry.value, entry.key, key.field, folder);
+    if (const auto* folder = std::get_if<std::filesystem::path>(&where))
+        return assign(entry.value, entry.key, key.field, *folder);
+    if (!takes_paths(key.field)) return assign(entry.value, entry.key, key.field, {});
+    const auto& places = std::get<Places>(where);
+    const auto known = places.find(entry.key);
+    if (known == places.end()) return Error{entry.key + ": it is not known what it stands for here"};
+    return assign(known->second, entry.key, key.field);
 }
 
 // Walks the keys, not the entries: kinds come first there, and whether another key applies depends on them.
 Result<void> read_keys(const std::vector<Entry>& entries, const std::vector<Key>& keys, const Run& run,
-                       const std::string& name, const std::filesystem::path& folder) {
+                       const std::string& name, const Where& where) {
     for (const Key& key : keys) {
         const Entry* entry = find(entries, key.name);
         if (entry == nullptr) continue;
-        if (auto read = read_key(*entry, key, run, folder); !read.ok()) {
+        if (auto read = read_key(*entry, key, run, where); !read.ok()) {
             return Error{place(name, entry->line) + read.error().message};
         }
     }
@@ -106,15 +121,13 @@ Result<void> use_tokenizer_of_init(Run& run, const std::vector<Entry>& entries, 
                  run.data.tokenizer.string()};
 }
 
-}  // namespace
-
-Result<Run> parse_run(const std::string& text, const std::string& name, const std::filesystem::path& folder) {
+Result<Run> parse(const std::string& text, const std::string& name, const Where& where) {
     CHAOS_TRY(const std::vector<Entry> entries, parse_entries(text, name));
     Run run;
     if (find(entries, "model.path") != nullptr) run.model.kind = "torchscript";
     const std::vector<Key> all_keys = keys(run);
     CHAOS_CHECK(check_names(entries, all_keys, name));
-    CHAOS_CHECK(read_keys(entries, all_keys, run, name, folder));
+    CHAOS_CHECK(read_keys(entries, all_keys, run, name, where));
     if (const auto conflict = settle(run)) {
         std::size_t line = 0;
         for (const std::string_view key : conflict->keys) {
@@ -125,6 +138,16 @@ Result<Run> parse_run(const std::string& text, const std::string& name, const st
     }
     CHAOS_CHECK(use_tokenizer_of_init(run, entries, name));
     return run;
+}
+
+}  // namespace
+
+Result<Run> parse_run(const std::string& text, const std::string& name, const std::filesystem::path& folder) {
+    return parse(text, name, folder);
+}
+
+Result<Run> parse_run(const std::string& text, const std::string& name, const Places& places) {
+    return parse(text, name, places);
 }
 
 Result<Run> read_run(const std::filesystem::path& path) {

@@ -54,6 +54,7 @@ struct Model {
     double dropout = 0.5;                      // vgg and alexnet
     std::filesystem::path init;  // a Hugging Face folder whose weights the run starts from; `llama` is then to be
                                  // filled in from its config.json
+    std::string init_hash;       // not a key: of the weights of `init`, where they are not there but come from others
     std::filesystem::path path;  // a TorchScript file (kind = torchscript)
     std::string loss = "cross_entropy";  // torchscript: cross_entropy, nll, mse, or "module": forward(x, y) is the loss
 };
@@ -112,6 +113,10 @@ struct Run {
 // The same from text; `name` stands for the file in errors, `folder` for its folder.
 [[nodiscard]] Result<Run> parse_run(const std::string& text, const std::string& name,
                                     const std::filesystem::path& folder);
+// The same of a run file from another machine, where it is known already what each of its keys that name files stands
+// for here. Nothing is looked for.
+using Places = std::map<std::string, std::vector<std::filesystem::path>, std::less<>>;
+[[nodiscard]] Result<Run> parse_run(const std::string& text, const std::string& name, const Places& places);
 
 // Every key the mathematics depends on, with its value as text: "optimizer.learning_rate" -> "0.001". File paths
 // are not part of it (the content of data and initial weights is, by hashes the caller adds). What the file leaves to
