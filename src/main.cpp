@@ -47,44 +47,65 @@ void add_train(CLI::App& program, Job& job) {
     command->callback([&job, options] { job = [options] { return chaos::cli::train(*options); }; });
 }
 
+// What `up` and `join` have in common.
+void add_node_options(CLI::App& command, chaos::cli::NodeOptions& options) {
+    command.add_option("--listen", options.listen, "Where others reach it (default: 127.0.0.1, for this machine only)")
+        ->type_name("ADDR");
+    command.add_option("--address", options.address, "What others are told to dial (default: where it listens)")
+        ->type_name("ADDR");
+    command.add_option("--token", options.token, "A join token, by which this node is let in")->type_name("WORD");
+    command.add_option("--certificate", options.certificate, "A certificate of this node's key, likewise")
+        ->type_name("WORD");
+    command.add_option("--institution", options.institution, "Which institution of this machine vouches for it")
+        ->type_name("NAME");
+    command.add_option("--max-steps", options.max_steps, "Leave after this many steps")->type_name("N");
+    command.add_option("--detect-ms", options.detect_ms, "Silence that fails a link (default: 1000)")
+        ->check(CLI::Range(50, 600'000))
+        ->type_name("MS");
+    command.add_option("--links", options.links, "How many links to other members it looks for (default: 3)")
+        ->check(CLI::Range(1, 256))
+        ->type_name("N");
+    command.add_flag("--json", options.json, "Print one JSON object per event and step, for programs");
+}
+
 void add_up(CLI::App& program, Job& job) {
     auto options = std::make_shared<chaos::cli::UpOptions>();
     CLI::App* command = program.add_subcommand("up", "Train with others: found a cluster, or join one");
     command->add_option("run", options->run_file, "The run file (TOML); docs/run-file.md lists its keys")
         ->required()
         ->type_name("RUN.toml");
-    command->add_option("--dir", options->dir, "The node's folder (default: the run file's name, here)")
+    command->add_option("--dir", options->node.dir, "The node's folder (default: the run file's name, here)")
         ->type_name("DIR");
-    command->add_option("--listen", options->listen, "Where others reach it (default: 127.0.0.1:7440)")
+    command->add_option("--join", options->node.join, "Join the cluster of the node at this address; may be repeated")
         ->type_name("ADDR");
-    command->add_option("--address", options->address, "What others are told to dial (default: where it listens)")
-        ->type_name("ADDR");
-    command->add_option("--join", options->join, "Join the cluster of the node at this address; may be repeated")
-        ->type_name("ADDR");
-    command->add_option("--token", options->token, "A join token, by which this node is let in")->type_name("WORD");
-    command->add_option("--certificate", options->certificate, "A certificate of this node's key, likewise")
-        ->type_name("WORD");
-    command->add_option("--institution", options->institution, "Which institution of this machine vouches for it")
-        ->type_name("NAME");
-    command->add_option("--max-steps", options->max_steps, "Leave after this many steps")->type_name("N");
-    command->add_option("--detect-ms", options->detect_ms, "Silence that fails a link (default: 1000)")
-        ->check(CLI::Range(50, 600'000))
-        ->type_name("MS");
-    command->add_option("--links", options->links, "How many links to other members it looks for (default: 3)")
-        ->check(CLI::Range(1, 256))
-        ->type_name("N");
-    command->add_flag("--strict", options->strict, "When founding: after a partition only a majority goes on");
-    command->add_flag("--json", options->json, "Print one JSON object per event and step, for programs");
+    add_node_options(*command, options->node);
+    command->add_flag("--strict", options->node.strict, "When founding: after a partition only a majority goes on");
     command->footer(
         "Every node needs the data that the run file names; the state comes from the others. Started again with the\n"
         "same folder, a node goes back to its cluster. Ctrl-C lets it leave; a second Ctrl-C ends it at once.\n\n"
         "Examples:\n"
         "  chaos up run.toml --dir a                                  # founds a cluster\n"
-        "  chaos up run.toml --dir b --join 127.0.0.1:7440            # on the same machine\n"
-        "  chaos up run.toml --listen 0.0.0.0:7440 --address lab7.example.org:7440\n"
-        "  chaos up run.toml --join lab7.example.org:7440 --token WORD\n"
-        "  chaos status --dir a\n");
+        "  chaos up run.toml --dir b --join 127.0.0.1:7440            # another node, on the same machine\n"
+        "  chaos up run.toml --listen 0.0.0.0:7440 --address lab7.example.org:7440\n");
     command->callback([&job, options] { job = [options] { return chaos::cli::up(*options); }; });
+}
+
+void add_join(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::JoinOptions>();
+    CLI::App* command =
+        program.add_subcommand("join", "Train with others: join a cluster, which tells what is trained");
+    command->add_option("addresses", options->node.join, "Where nodes of the cluster listen; one is enough")
+        ->required()
+        ->type_name("ADDR");
+    command->add_option("--dir", options->node.dir, "The node's folder (default: node)")->type_name("DIR");
+    command->add_option("--data", options->data, "Where the run's data files are looked for")->type_name("FOLDER");
+    add_node_options(*command, options->node);
+    command->footer(
+        "The run file comes from the cluster; data files it names have to be here (with --data, or below DIR).\n\n"
+        "Examples:\n"
+        "  chaos join 127.0.0.1:7440 --dir b                          # another node, on the same machine\n"
+        "  chaos join lab7.example.org:7440 --token WORD --data ~/texts\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::join(*options); }; });
 }
 
 void add_export(CLI::App& program, Job& job) {
@@ -359,6 +380,7 @@ int run(int argc, char** argv) {
     Job job;
     add_train(program, job);
     add_up(program, job);
+    add_join(program, job);
     add_export(program, job);
     add_sim(program, job);
     add_key(program, job);
@@ -375,8 +397,8 @@ int run(int argc, char** argv) {
         std::fputs(program.help().c_str(), stdout);
         return 0;
     }
-    if (argc > 1 && (std::string_view(argv[1]) == "train" || std::string_view(argv[1]) == "up"))
-        restart_with_short_spins(argv);
+    const std::string_view named = argc > 1 ? argv[1] : "";
+    if (named == "train" || named == "up" || named == "join") restart_with_short_spins(argv);
     try {
         program.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

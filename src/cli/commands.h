@@ -22,24 +22,33 @@ struct TrainOptions {
 };
 [[nodiscard]] Result<void> train(const TrainOptions& options);
 
-struct UpOptions {
-    std::filesystem::path run_file;
-    std::filesystem::path dir;        // empty: the run file's name without .toml, in the current folder
+struct NodeOptions {
+    std::filesystem::path dir;
     std::vector<std::string> listen;  // empty: loopback, as long as nobody elsewhere is joined
     std::string address;              // where others reach it; empty: where it listens first
     std::vector<std::string> join;    // none: found a cluster, or go on with the one that `dir` knows
     std::string token;                // by which this node is let in
     std::string certificate;          // likewise
     std::string institution;          // of this machine, that vouches for it
-    std::filesystem::path data;       // where data files are looked for
-    std::uint64_t max_steps = 0;
+    std::uint64_t max_steps = 0;      // leave after so many; 0: stay to the end
     std::uint32_t detect_ms = 1000;
     std::uint32_t links = 3;  // wanted, to other members
     bool strict = false;
     bool json = false;
 };
+struct UpOptions {
+    std::filesystem::path run_file;
+    NodeOptions node;  // dir empty: the run file's name without .toml, in the current folder
+};
 // A node that founds a cluster, or joins one, and trains.
 [[nodiscard]] Result<void> up(const UpOptions& options);
+
+struct JoinOptions {
+    std::filesystem::path data;  // where data files are looked for
+    NodeOptions node;            // dir empty: "node", in the current folder
+};
+// A node that joins a cluster, which tells it what is trained.
+[[nodiscard]] Result<void> join(const JoinOptions& options);
 
 struct ExportOptions {
     std::filesystem::path run_folder;

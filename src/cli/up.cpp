@@ -1,8 +1,10 @@
-// chaos up: a node that founds a cluster, or joins one, and trains.
+// chaos up, chaos join: a node that founds a cluster, or joins one, and trains.
 #include "base/words.h"
 #include "cli/commands.h"
 #include "elastic/run_folder.h"
 #include "elastic/trainer.h"
+#include "node/description.h"
+#include "node/fetch.h"
 #include "node/identity.h"
 #include "node/node.h"
 
@@ -82,7 +84,7 @@ bool is_loopback(const std::string& address) {
 
 // Nobody elsewhere can dial a loopback address: who joins others elsewhere, and is not told where to listen, only
 // dials.
-std::vector<std::string> listen_where(const UpOptions& options) {
+std::vector<std::string> listen_where(const NodeOptions& options) {
     if (!options.listen.empty()) return options.listen;
     if (options.join.empty()) return {default_listen};
     if (std::ranges::all_of(options.join, is_loopback)) return {any_loopback};
@@ -110,35 +112,36 @@ Result<void> run_node(boost::asio::io_context& loop, node::Node& running, const 
     return {};
 }
 
-}  // namespace
+Result<node::Identity> who_in(const fs::path& dir, const NodeOptions& options) {
+    return node::identity_of({.dir = dir,
+                              .token = options.token,
+                              .certificate = options.certificate,
+                              .institution = options.institution,
+                              .may_make_institution = options.join.empty(),
+                              .home = {}});
+}
 
-Result<void> up(const UpOptions& options) {
-    CHAOS_TRY(const run::Run run, run::read_run(options.run_file));
-    const fs::path dir = options.dir.empty() ? options.run_file.stem() : options.dir;
-    if (fs::exists(dir) && fs::equivalent(dir, options.run_file))
-        return Error{"--dir is needed: the default folder would be the run file itself"};
-    CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
-    CHAOS_TRY(const node::Identity identity, node::identity_of({.dir = dir,
-                                                                .token = options.token,
-                                                                .certificate = options.certificate,
-                                                                .institution = options.institution,
-                                                                .may_make_institution = options.join.empty()}));
-    CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
-    CHAOS_CHECK(folder.describe(options.run_file, trainer));
+node::NodeOptions options_of(const NodeOptions& options, const fs::path& dir, const fs::path& run_file) {
+    node::NodeOptions node;
+    node.dir = dir;
+    node.run_file = run_file;
+    node.join = options.join;
+    node.strict = options.strict;
+    node.max_steps = options.max_steps;
+    node.version = CHAOS_VERSION;
+    node.live.listen = listen_where(options);
+    node.live.address = options.address;
+    node.live.core.detect = options.detect_ms * cluster::millisecond;
+    node.live.core.heartbeat = node.live.core.detect / 4;
+    node.live.core.links_wanted = options.links;
+    return node;
+}
 
-    Teller teller(options.json, static_cast<std::uint64_t>(run.train.steps));
-    node::NodeOptions node_options;
-    node_options.dir = dir;
-    node_options.join = options.join;
-    node_options.strict = options.strict;
-    node_options.max_steps = options.max_steps;
-    node_options.version = CHAOS_VERSION;
-    node_options.live.listen = listen_where(options);
-    node_options.live.address = options.address;
-    node_options.live.core.detect = options.detect_ms * cluster::millisecond;
-    node_options.live.core.heartbeat = node_options.live.core.detect / 4;
-    node_options.live.core.links_wanted = options.links;
-
+// From here on both commands are one. The folder is locked.
+Result<void> train_together(const NodeOptions& options, const fs::path& dir, const fs::path& run_file,
+                            const node::Identity& identity, elastic::Trainer& trainer) {
+    Teller teller(options.json, static_cast<std::uint64_t>(trainer.run().train.steps));
+    node::NodeOptions node_options = options_of(options, dir, run_file);
     boost::asio::io_context loop{1};
     Result<std::string> why = Error{"the node ended without a reason"};
     std::unique_ptr<node::Node> running;
@@ -155,6 +158,7 @@ Result<void> up(const UpOptions& options) {
                                                   loop.stop();
                                               }};
     const auto open = [&]() -> Result<void> {
+        running.reset();
         CHAOS_TRY(running, node::Node::open(loop, identity.key, identity.credential, node_options, trainer, callbacks));
         return running->start();
     };
@@ -162,7 +166,6 @@ Result<void> up(const UpOptions& options) {
     // Several nodes on one machine are easy: where nobody chose the port, any that is free will do.
     if (!opened && options.listen.empty() && node_options.live.listen == std::vector<std::string>{default_listen}) {
         node_options.live.listen = {any_loopback};
-        running.reset();
         opened = open();
     }
     CHAOS_CHECK(opened);
@@ -175,9 +178,40 @@ Result<void> up(const UpOptions& options) {
                (member.address().empty() ? ", which only dials" : ", listens at " + member.address()));
     if (!trainer.advice().empty()) teller.say(trainer.advice());
     if (!member.address().empty() && options.join.empty())
-        teller.say("others of this machine join with: chaos up " + options.run_file.string() + " --dir OTHER --join " +
-                   member.address());
+        teller.say("others of this machine join with: chaos join " + member.address() + " --dir OTHER");
     return run_node(loop, *running, teller, why);
+}
+
+}  // namespace
+
+Result<void> up(const UpOptions& options) {
+    CHAOS_TRY(const run::Run run, run::read_run(options.run_file));
+    const fs::path dir = options.node.dir.empty() ? options.run_file.stem() : options.node.dir;
+    if (fs::exists(dir) && fs::equivalent(dir, options.run_file))
+        return Error{"--dir is needed: the default folder would be the run file itself"};
+    CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
+    CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
+    CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
+    CHAOS_CHECK(folder.describe(options.run_file, trainer));
+    return train_together(options.node, dir, options.run_file, identity, trainer);
+}
+
+Result<void> join(const JoinOptions& options) {
+    const fs::path dir = options.node.dir.empty() ? "node" : options.node.dir;
+    CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
+    CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
+    const Teller teller(options.node.json, 0);
+    boost::asio::io_context loop{1};
+    node::FetchOptions fetch;
+    fetch.addresses = options.node.join;
+    fetch.note = [&](const std::string& text) { teller.say(text); };
+    CHAOS_TRY(const node::Description description,
+              node::fetch_description(loop, identity.key, identity.credential, fetch));
+    CHAOS_TRY(const run::Run run, node::install(description, dir, options.data));
+    CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
+    CHAOS_CHECK(node::check_same_run(trainer.identity(), description.identity));
+    CHAOS_CHECK(folder.describe(dir / "run.toml", trainer));
+    return train_together(options.node, dir, dir / "run.toml", identity, trainer);
 }
 
 }  // namespace chaos::cli

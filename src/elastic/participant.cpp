@@ -21,17 +21,17 @@ fs::path unstable_path(const state::CheckpointFolder& checkpoints) {
 Result<std::unique_ptr<Participant>> Participant::open(net::asio::io_context& loop, const net::SecretKey& key,
                                                        const net::Credential& credential, live::Options options,
                                                        Trainer& trainer, const state::CheckpointFolder& checkpoints,
-                                                       Observer& observer) {
+                                                       const Result<std::string>& description, Observer& observer) {
     CHAOS_TRY(const std::vector<std::uint64_t> steps, checkpoints.steps());
     if (!steps.empty()) CHAOS_CHECK(trainer.resume(checkpoints.path_of(steps.back())));
     options.checkpoint = cluster::Checkpoint{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
     return std::unique_ptr<Participant>(
-        new Participant(loop, key, credential, options, trainer, checkpoints, observer));
+        new Participant(loop, key, credential, options, trainer, checkpoints, description, observer));
 }
 
 Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
                          const live::Options& options, Trainer& trainer, const state::CheckpointFolder& checkpoints,
-                         Observer& observer)
+                         const Result<std::string>& description, Observer& observer)
     : trainer_(trainer),
       checkpoints_(checkpoints),
       observer_(observer),
@@ -50,10 +50,12 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
           {.synced = [this](const StateLabel& state, const cluster::Name& root) { state_synced(state, root); },
            .rolled = [this](const StateLabel& state, const state::StepRecord& record) { state_rolled(state, record); },
            .note = [this](const std::string& text) { note(text); }}),
+      describer_(trainer.identity(), description),
       member_(loop, key, credential, run::hash(trainer.identity()), options, *this, steps_) {
     steps_.connect(member_);
     donor_.connect(member_);
     joiner_.connect(member_);
+    describer_.connect(member_.links(), steps_.transfers());
     steps_.begin_at(trainer.progress().step, trainer.progress().lineage);
 }
 
@@ -284,6 +286,7 @@ void Participant::link_up(NodeId peer) {
 void Participant::link_down(NodeId peer) {
     steps_.link_down(peer);
     donor_.forget(peer);
+    describer_.forget(peer);
     joiner_.link_down(peer);
 }
 
@@ -291,6 +294,8 @@ void Participant::received(NodeId from, std::span<const std::uint8_t> message) {
     const Result<wire::Work> work = work_from(message);
     if (!work) return note("ignores " + cluster::brief(from) + ": " + work.error().message);
     switch (work->what_case()) {
+        case wire::Work::kRunAsk:
+            return describer_.received(from, work->run_ask());
         case wire::Work::kShardAsk:
             return donor_.received(from, work->shard_ask());
         case wire::Work::kPartAsk:

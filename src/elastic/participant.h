@@ -10,6 +10,7 @@
 #pragma once
 
 #include "elastic/compute_thread.h"
+#include "elastic/describer.h"
 #include "elastic/donor.h"
 #include "elastic/joiner.h"
 #include "elastic/journal.h"
@@ -49,11 +50,12 @@ public:
 
 class Participant final : private live::Worker {
 public:
-    // `options.checkpoint` is filled in here. Checkpoints that are found must be the trainer's run's.
+    // `options.checkpoint` is filled in here. Checkpoints that are found must be the trainer's run's. `description` is
+    // what newcomers are told of the run (describer.h).
     static Result<std::unique_ptr<Participant>> open(net::asio::io_context& loop, const net::SecretKey& key,
                                                      const net::Credential& credential, live::Options options,
                                                      Trainer& trainer, const state::CheckpointFolder& checkpoints,
-                                                     Observer& observer);
+                                                     const Result<std::string>& description, Observer& observer);
     ~Participant() override;
     Participant(const Participant&) = delete;
     Participant& operator=(const Participant&) = delete;
@@ -75,7 +77,7 @@ public:
 private:
     Participant(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
                 const live::Options& options, Trainer& trainer, const state::CheckpointFolder& checkpoints,
-                Observer& observer);
+                const Result<std::string>& description, Observer& observer);
 
     void adopted(const ViewPtr& view) override;
     void start_step(std::uint64_t step, const ViewPtr& view) override;
@@ -123,6 +125,7 @@ private:
     Steps steps_;
     Donor donor_;
     Joiner joiner_;
+    Describer describer_;
     live::Member member_;
 };
 

@@ -1,5 +1,7 @@
 #include "node/node.h"
 
+#include "node/description.h"
+
 #include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
 
@@ -118,8 +120,10 @@ Result<std::unique_ptr<Node>> Node::open(boost::asio::io_context& loop, const ne
     live::Options live = options.live;
     live.folder = options.dir;
     if (!options.join.empty()) live.core.may_found = false;
+    const Result<Description> description = describe(options.run_file, trainer);
     CHAOS_TRY(node->participant_,
-              elastic::Participant::open(loop, key, credential, live, trainer, {options.dir / "checkpoints"}, *node));
+              elastic::Participant::open(loop, key, credential, live, trainer, {options.dir / "checkpoints"},
+                                         description ? encode(*description) : description.error(), *node));
     CHAOS_TRY(node->control_, ControlSocket::open(loop, options.dir, *node));
     return node;
 }

@@ -38,7 +38,7 @@ public:
         options.listen = {"127.0.0.1:0"};
         options.folder = folder;
         auto opened = Participant::open(loop, key_, net::vouch_for(institution(), key_.public_key(), 4'000'000'000),
-                                        options, trainer, {folder / "checkpoints"}, *this);
+                                        options, trainer, {folder / "checkpoints"}, std::string("a toy"), *this);
         EXPECT_TRUE(opened) << opened.error().message;
         participant = std::move(*opened);
         const auto started = participant->member().start();
