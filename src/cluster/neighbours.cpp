@@ -132,8 +132,25 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
         const Nanoseconds sample = now - beat.echo - beat.held;
         connection.round_trip = connection.round_trip == 0 ? sample : (7 * connection.round_trip + sample) / 8;
     }
+    learn_stable();
     if (!connection.greeted) return greet(from, connection);  // its Hello was lost; ours makes it say it again
     if (beat.view != Name{}) compare_lines(from, beat.view, beat.epoch);
+}
+
+// What every active member says to have applied is stable. Where one of them is no neighbour, only the completion of
+// the next step tells.
+void Member::State::learn_stable() {
+    if (role != Role::active || !tip().has(identity.member)) return;
+    std::uint64_t least = applied;
+    for (const MemberInfo& member : tip().members) {
+        if (member.standing != Standing::active || member.id == identity.member) continue;
+        const auto at = connections.find(member.id.node);
+        const bool known = at != connections.end() && at->second.member == member.id &&
+                           at->second.role == Role::active && at->second.view == tip().name;
+        if (!known) return;
+        least = std::min(least, at->second.applied);
+    }
+    stable = std::max(stable, least);
 }
 
 // What this end knows about a link: each end speaks of what it receives.

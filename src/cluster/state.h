@@ -202,6 +202,7 @@ struct Member::State {
     void regain_link(NodeId peer);
     void on_hello(NodeId from, const Hello& hello);
     void on_heartbeat(NodeId from, const Heartbeat& beat);
+    void learn_stable();
     void send_heartbeats();
     void detect();
     void leave_when_passed_over();

@@ -44,7 +44,7 @@ void ComputeThread::next() {
             job.then();
             if (!*alive) return;
             next();
-            if (!busy()) idle_();
+            for (std::size_t i = 0; i < idle_.size() && *alive && !busy(); ++i) idle_[i]();
         });
     });
 }

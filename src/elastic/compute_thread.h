@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace chaos::elastic {
 
@@ -34,8 +35,8 @@ public:
 
     // Whether something is being computed or changed, or is to be.
     [[nodiscard]] bool busy() const { return running_ || !waiting_.empty(); }
-    // Called whenever all that was to be computed or changed is done.
-    void when_idle(std::function<void()> idle) { idle_ = std::move(idle); }
+    // All of these are called, in turn, whenever all that was to be computed or changed is done.
+    void when_idle(std::function<void()> idle) { idle_.push_back(std::move(idle)); }
     // Whether the state stays as it is for now.
     [[nodiscard]] bool may_read() const;
     // `work` on the reading thread; only while may_read().
@@ -57,7 +58,7 @@ private:
     bool running_ = false;
     bool changing_ = false;
     unsigned reading_ = 0;
-    std::function<void()> idle_ = [] {};
+    std::vector<std::function<void()>> idle_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
     asio::thread_pool thread_{1};
     asio::thread_pool reader_{1};

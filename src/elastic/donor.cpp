@@ -1,6 +1,7 @@
 #include "elastic/donor.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace chaos::elastic {
 namespace {
@@ -22,11 +23,12 @@ Donor::~Donor() {
 
 bool Donor::may_ask(NodeId node) const {
     const ViewPtr view = member_->core().view();
-    return view != nullptr && view->find(node) != nullptr && view->is_active(member_->id());
+    return gives_ && view != nullptr && view->find(node) != nullptr && view->is_active(member_->id());
 }
 
 bool Donor::may_have(NodeId node, std::uint64_t applied) const {
-    return applied <= member_->core().stable() || member_->core().view()->is_active(node);
+    const ViewPtr view = member_->core().view();
+    return applied <= member_->core().stable() || (view != nullptr && view->is_active(node));
 }
 
 void Donor::send(NodeId to, const wire::Work& message) {
@@ -41,8 +43,12 @@ void Donor::received(NodeId from, const wire::ShardAsk& ask) {
         shard_wishes_.push_back({.from = from, .transfer = ask.transfer(), .span = span});
         return serve();
     }
+    refuse(from, ask.transfer());
+}
+
+void Donor::refuse(NodeId from, std::uint64_t transfer) {
     wire::Work message;
-    message.mutable_shard_answer()->set_transfer(ask.transfer());
+    message.mutable_shard_answer()->set_transfer(transfer);
     message.mutable_shard_answer()->set_absent(true);
     send(from, message);
 }
@@ -53,6 +59,10 @@ void Donor::serve() {
     while (waiting-- > 0 && thread_.may_read()) {
         const ShardWish wish = shard_wishes_.front();
         shard_wishes_.pop_front();
+        if (!may_ask(wish.from)) {
+            refuse(wish.from, wish.transfer);
+            continue;
+        }
         auto& given = given_bytes_[wish.from];
         if (given == nullptr) given = std::make_shared<std::uint64_t>(0);
         const std::uint64_t bytes = shards_.floats(wish.span) * sizeof(float);
@@ -104,8 +114,12 @@ void Donor::received(NodeId from, const wire::PartAsk& ask) {
         if (!give_part(wish)) part_wishes_.push_back(wish);
         return;
     }
+    refuse_part(from, ask.transfer());
+}
+
+void Donor::refuse_part(NodeId from, std::uint64_t transfer) {
     wire::Work message;
-    message.mutable_part_answer()->set_transfer(ask.transfer());
+    message.mutable_part_answer()->set_transfer(transfer);
     message.mutable_part_answer()->set_absent(true);
     send(from, message);
 }
@@ -138,10 +152,9 @@ void Donor::serve_parts() {
 
 void Donor::applied(const AppliedStep& step, const state::StepRecord& record) {
     look_for_joiners();
-    if (followed_) {
-        results_.push_back({.step = step.step, .before = step.before, .record = record, .floats = step.result});
-        if (results_.size() > kept_results) results_.pop_front();
-    }
+    // The last one is kept by the steps themselves anyway.
+    results_.push_back({.step = step.step, .before = step.before, .record = record, .floats = step.result});
+    while (results_.size() > (followed_ ? kept_results : 1)) results_.pop_front();
     serve_parts();
     serve();
 }
@@ -163,7 +176,7 @@ void Donor::received(NodeId from, const wire::RootAsk&) {
 // Of the state as it is, unless that is known.
 void Donor::hash_state() {
     const StateLabel label = steps_.label();
-    if (hashing_ || !thread_.may_read() || (!hashes_.empty() && hashes_.back().label.lineage == label.lineage)) return;
+    if (hashing_ || !thread_.may_read() || (!hashes_.empty() && hashes_.back().label == label)) return;
     hashing_ = true;
     const auto hashed = std::make_shared<std::vector<std::uint64_t>>();
     thread_.read([this, hashed] { *hashed = shards_.hashes(trainer_.engine().arena()); },
@@ -196,16 +209,23 @@ void Donor::tell_roots() {
 
 // ---- who is here
 
-// Results are kept while somebody joins, or was let in for a step to come.
+// Results are kept while somebody joins, or was let in for a step to come; and for a few steps when somebody was lost:
+// one that was cut off for a moment comes back and follows from where it stood.
 void Donor::look_for_joiners() {
     const ViewPtr view = member_->core().view();
-    followed_ = view != nullptr && std::ranges::any_of(view->members, [&](const cluster::MemberInfo& member) {
-                    return member.standing == cluster::Standing::syncing || member.first_step >= steps_.committed();
-                });
-    if (!followed_) results_.clear();
+    followed_ =
+        view != nullptr &&
+        (steps_.committed() < kept_until_ || std::ranges::any_of(view->members, [&](const cluster::MemberInfo& member) {
+             return member.standing == cluster::Standing::syncing || member.first_step >= steps_.committed();
+         }));
+    while (!followed_ && results_.size() > 1) results_.pop_front();
 }
 
 void Donor::adopted(const cluster::View& view) {
+    const bool lost = std::ranges::any_of(members_, [&](NodeId node) { return view.find(node) == nullptr; });
+    if (lost && view.settlement) kept_until_ = steps_.committed() + kept_results;
+    members_.clear();
+    for (const cluster::MemberInfo& member : view.members) members_.push_back(member.id.node);
     look_for_joiners();
     std::vector<NodeId> gone;
     for (const auto& [node, bytes] : given_bytes_)
@@ -219,6 +239,24 @@ void Donor::forget(NodeId peer) {
     std::erase_if(part_wishes_, [&](const PartWish& wish) { return wish.from == peer; });
     watchers_.erase(peer);
     given_bytes_.erase(peer);
+}
+
+void Donor::stop() {
+    gives_ = false;
+    for (const ShardWish& wish : std::exchange(shard_wishes_, {})) refuse(wish.from, wish.transfer);
+    for (const PartWish& wish : std::exchange(part_wishes_, {})) refuse_part(wish.from, wish.transfer);
+    watchers_.clear();
+    hashes_.clear();
+    results_.clear();
+    members_.clear();
+    kept_until_ = 0;
+}
+
+Donor::Load Donor::load() const {
+    Load load{
+        .wishes = shard_wishes_.size() + part_wishes_.size(), .results = results_.size(), .bytes_on_their_way = 0};
+    for (const auto& [node, bytes] : given_bytes_) load.bytes_on_their_way += *bytes;
+    return load;
 }
 
 }  // namespace chaos::elastic

@@ -39,6 +39,17 @@ public:
     void stable();
     void adopted(const cluster::View& view);
     void forget(NodeId peer);
+    // The state in memory is no longer one that others may have; and is it again.
+    void stop();
+    void go_on() { gives_ = true; }
+
+    // What is held for joiners.
+    struct Load {
+        std::size_t wishes = 0;
+        std::size_t results = 0;
+        std::uint64_t bytes_on_their_way = 0;
+    };
+    [[nodiscard]] Load load() const;
 
 private:
     struct ShardWish {
@@ -70,6 +81,8 @@ private:
     [[nodiscard]] bool may_ask(NodeId node) const;
     [[nodiscard]] bool may_have(NodeId node, std::uint64_t applied) const;
     void serve();
+    void refuse(NodeId from, std::uint64_t transfer);
+    void refuse_part(NodeId from, std::uint64_t transfer);
     void give_shards(const ShardWish& wish);
     bool give_part(const PartWish& wish);
     void serve_parts();
@@ -83,7 +96,10 @@ private:
     Trainer& trainer_;
     const state::Shards& shards_;
     live::Member* member_ = nullptr;
-    bool followed_ = false;  // somebody joins: results are kept
+    bool gives_ = true;
+    bool followed_ = false;         // somebody joins, or may be back soon: results are kept
+    std::uint64_t kept_until_ = 0;  // this step, for those who were lost
+    std::vector<NodeId> members_;   // of the youngest view
     std::deque<ShardWish> shard_wishes_;
     std::deque<PartWish> part_wishes_;
     std::map<NodeId, std::shared_ptr<std::uint64_t>> given_bytes_;  // shards on their way

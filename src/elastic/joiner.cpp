@@ -21,6 +21,7 @@ constexpr double most_duplicated = 0.03;  // of the state
 constexpr milliseconds look_interval{250};
 constexpr milliseconds shard_patience{3000};  // without anything from that donor
 constexpr milliseconds root_patience{3000};
+constexpr milliseconds refusal_pause{500};
 
 double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) {
     return std::chrono::duration<double>(b - a).count();
@@ -43,45 +44,60 @@ Joiner::~Joiner() {
 }
 
 void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& have) {
-    const bool fresh = states_.empty() || have;
-    if (fresh) {
+    verified_ = false;
+    pause();
+    if (states_.empty() || have) {
         states_.assign(shards_.count(), {});
         if (have)
             for (Shard& state : states_)
                 state = {.stage = Shard::Stage::here,
-                         .changing = false,
+                         .job = 0,
                          .label = *have,
                          .asked_to = have->applied,
+                         .refusals = 0,
                          .donor = {}};
     }
-    running_ = true;
-    verified_ = false;
-    looked_at_.reset();
-    roots_.clear();
-    donors_.clear();
     progress_ = {};
     duplicated_bytes_ = 0;
+    go_on(view);
+}
+
+void Joiner::go_on(const cluster::View& view) {
+    CHAOS_ASSERT(!running_ && !states_.empty());
+    running_ = true;
     adopted(view);
+    look();
     look_again();
 }
 
-void Joiner::stop() {
+void Joiner::pause() {
     running_ = false;
-    ++sync_;
     timer_.cancel();
     for (const auto& [transfer, fetch] : fetches_) steps_.transfers().forget(transfer);
     fetches_.clear();
     parts_.clear();
     donors_.clear();
     roots_.clear();
+    own_hashes_.clear();
+    if (!verified_) looked_at_.reset();
+    for (Shard& state : states_) {
+        if (state.stage == Shard::Stage::asked) state.stage = Shard::Stage::missing;
+        state.asked_to = state.label.applied;
+    }
+}
+
+void Joiner::stop() {
+    pause();
+    ++sync_;
     states_.clear();
+    looked_at_.reset();
 }
 
 std::optional<StateLabel> Joiner::whole() const {
     if (states_.empty()) return std::nullopt;
     const StateLabel& first = states_.front().label;
     const bool one = std::ranges::all_of(states_, [&](const Shard& state) {
-        return state.stage == Shard::Stage::here && !state.changing && state.label.applied == first.applied &&
+        return state.stage == Shard::Stage::here && state.job == 0 && state.label.applied == first.applied &&
                state.label.lineage == first.lineage;
     });
     return one ? std::optional(first) : std::nullopt;
@@ -130,7 +146,7 @@ void Joiner::link_up(NodeId peer) {
     donor->linked = true;
     donor->last_arrival = Clock::now();
     divide();
-    ask_roots();
+    ask_roots(true);
     follow();
     pull();
 }
@@ -172,6 +188,12 @@ void Joiner::give_up(std::uint64_t transfer) {
     }
 }
 
+// How long the next of its shards takes, as far as known.
+double Joiner::ask_seconds_of(const DonorState& donor) const {
+    const auto shard_bytes = static_cast<double>(shards_.floats({.first = 0, .count = 1}) * sizeof(float));
+    return donor.bytes_per_s > 0.0 ? shard_bytes / donor.bytes_per_s : 0.0;
+}
+
 // Regions in proportion to what is known of the links.
 void Joiner::divide() {
     double total = 0.0;
@@ -200,6 +222,7 @@ void Joiner::pull() {
         asked = false;
         for (DonorState& donor : donors_) {
             if (!donor.linked || donor.blamed) continue;
+            if (Clock::now() < donor.refused_until) continue;
             const double rate = donor.bytes_per_s > 0.0 ? donor.bytes_per_s : first_guess_bytes_per_s;
             const auto ahead = std::min(static_cast<std::uint64_t>(ahead_seconds * rate), most_ahead_bytes);
             if (donor.asked_bytes > 0 && donor.asked_bytes >= ahead) continue;
@@ -307,10 +330,9 @@ void Joiner::received(NodeId from, const wire::ShardAnswer& answer) {
     if (at == fetches_.end() || at->second.donor != from || at->second.step) return;
     const std::optional<cluster::Name> lineage = name_from(answer.lineage());
     if (answer.absent() || !lineage) {
-        if (DonorState* donor = find(from)) donor->blamed = true;  // it has no place among the donors
+        // It may not have heard yet that this node joins.
+        if (DonorState* donor = find(from)) donor->refused_until = Clock::now() + refusal_pause;
         give_up(answer.transfer());
-        callbacks_.note(cluster::brief(from) + " gives no shards");
-        divide();
         return pull();
     }
     at->second.answered = true;
@@ -345,12 +367,14 @@ void Joiner::take_shards(Fetch fetch) {
     if (fetch.content->count == bytes) {
         // Some may have come from another donor meanwhile.
         std::vector<std::uint32_t> wanted;
+        const std::uint64_t id = ++jobs_;
         for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i) {
             if (states_[i].stage == Shard::Stage::here) continue;
             states_[i] = {.stage = Shard::Stage::here,
-                          .changing = true,
+                          .job = id,
                           .label = fetch.label,
                           .asked_to = fetch.label.applied,
+                          .refusals = 0,
                           .donor = fetch.donor};
             wanted.push_back(i);
         }
@@ -370,9 +394,10 @@ void Joiner::take_shards(Fetch fetch) {
                                     {.first = i, .count = 1}, trainer_.engine().arena());
                 }
             },
-            [this, wanted, sync = sync_, alive = alive_] {
+            [this, wanted, id, sync = sync_, alive = alive_] {
                 if (!*alive || sync != sync_) return;
-                for (const std::uint32_t i : wanted) states_[i].changing = false;
+                for (const std::uint32_t i : wanted)
+                    if (states_[i].job == id) states_[i].job = 0;
                 roll();
                 follow();
                 look();
@@ -456,28 +481,56 @@ void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
         fetch.record = *record;
         return complete(answer.transfer());
     }
-    // Too late for these: they are pulled again.
+    // Somebody else may have it; else it is too late for these: they are pulled again.
     const ShardSpan span = fetch.span;
     const std::uint64_t step = *fetch.step;
     give_up(answer.transfer());
-    for (std::uint32_t i = span.first; i < span.first + span.count; ++i)
-        if (states_[i].stage == Shard::Stage::here && !states_[i].changing && states_[i].label.applied <= step)
-            states_[i] = {};
+    const NodeId other = linked_after(from);
+    const auto donors = static_cast<unsigned>(std::ranges::count(donors_, true, &DonorState::linked));
+    for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
+        Shard& shard = states_[i];
+        if (shard.stage != Shard::Stage::here || shard.job != 0 || shard.label.applied != step) continue;
+        shard.donor = other;
+        if (++shard.refusals >= donors) lose(shard);
+    }
+    follow();
     pull();
+}
+
+// The next of those who are linked, in turn.
+NodeId Joiner::linked_after(NodeId node) const {
+    const auto at = std::ranges::find(donors_, node, &DonorState::node);
+    const auto first = static_cast<std::size_t>(at - donors_.begin());
+    for (std::size_t i = 1; i <= donors_.size(); ++i)
+        if (const DonorState& donor = donors_[(first + i) % donors_.size()]; donor.linked && !donor.blamed)
+            return donor.node;
+    return node;
+}
+
+// It is pulled again; then the whole is to be compared again, too.
+void Joiner::lose(Shard& shard) {
+    shard = {};
+    verified_ = false;
+    looked_at_.reset();
+    own_hashes_.clear();
 }
 
 void Joiner::take_part(Fetch fetch) {
     const state::FloatRange range = shards_.in_result(fetch.span);
     if (fetch.content->count != range.count() * sizeof(float)) {
         callbacks_.note(cluster::brief(fetch.donor) + " sent a part of a result of another length");
-        return;
+        for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i)
+            states_[i].asked_to = std::min(states_[i].asked_to, *fetch.step);
+        if (DonorState* donor = find(fetch.donor)) donor->blamed = true;
+        return follow();
     }
     progress_.result_bytes += fetch.content->count;
     Part part;
     part.span = fetch.span;
     part.step = *fetch.step;
     part.before = fetch.label.lineage;
-    part.after = state::extend_lineage(fetch.label.lineage, fetch.record);
+    // Nothing is learnt any more once the run is over.
+    part.after = trainer_.is_over(part.step) ? part.before : state::extend_lineage(part.before, fetch.record);
     part.record = fetch.record;
     part.content = *fetch.content;
     parts_.push_back(std::move(part));
@@ -495,42 +548,49 @@ void Joiner::roll() {
         all = all && state.stage == Shard::Stage::here;
         if (state.stage == Shard::Stage::here) least = std::min(least, state.label.applied);
     }
+    std::optional<NodeId> undone;
     for (auto part = parts_.begin(); part != parts_.end();) {
         bool needed = false;
         for (std::uint32_t i = part->span.first; i < part->span.first + part->span.count;) {
             Shard& state = states_[i];
             const bool here = state.stage == Shard::Stage::here;
-            if (here && !state.changing && state.label.applied == part->step && state.label.lineage != part->before) {
-                callbacks_.note("a shard of " + cluster::brief(state.donor) + " is of a step that was undone");
-                state = {};
+            if (here && state.job == 0 && state.label.applied == part->step && state.label.lineage != part->before) {
+                undone = state.donor;
+                lose(state);
                 ++i;
                 continue;
             }
             const bool next =
-                here && !state.changing && state.label.applied == part->step && (!all || part->step == least);
+                here && state.job == 0 && state.label.applied == part->step && (!all || part->step == least);
             if (!next) {
                 needed = needed || (here && state.label.applied <= part->step);
                 ++i;
                 continue;
             }
+            const std::uint64_t id = ++jobs_;
             std::uint32_t end = i;
             while (end < part->span.first + part->span.count && states_[end].stage == Shard::Stage::here &&
-                   !states_[end].changing && states_[end].label.applied == part->step &&
+                   states_[end].job == 0 && states_[end].label.applied == part->step &&
                    states_[end].label.lineage == part->before) {
-                states_[end].changing = true;
+                states_[end].job = id;
                 ++end;
             }
-            apply(*part, {.first = i, .count = end - i});
+            apply(*part, {.first = i, .count = end - i}, id);
             i = end;
         }
         part = needed ? std::next(part) : parts_.erase(part);
     }
+    if (!undone) return;
+    callbacks_.note((*undone == NodeId{} ? "its own shards" : "shards of " + cluster::brief(*undone)) +
+                    " are of a step that was undone: they are pulled again");
+    pull();
 }
 
-void Joiner::apply(const Part& part, ShardSpan span) {
+void Joiner::apply(const Part& part, ShardSpan span, std::uint64_t id) {
     const auto job = std::make_shared<Part>(part);
     thread_.change(
         [this, job, span] {
+            if (trainer_.is_over(job->step)) return;
             const state::FloatRange all = shards_.in_result(job->span);
             const state::FloatRange range = shards_.in_result(span);
             const std::span<const float> floats(reinterpret_cast<const float*>(job->content.bytes.get()),
@@ -538,10 +598,12 @@ void Joiner::apply(const Part& part, ShardSpan span) {
             shards_.apply(trainer_.run().optimizer, trainer_.engine().manifest(), job->record.scalars, span,
                           floats.subspan(range.begin - all.begin, range.count()), trainer_.engine().arena());
         },
-        [this, job, span, sync = sync_, alive = alive_] {
+        [this, job, span, id, sync = sync_, alive = alive_] {
             if (!*alive || sync != sync_) return;
             for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
-                states_[i].changing = false;
+                if (states_[i].job != id) continue;
+                states_[i].job = 0;
+                states_[i].refusals = 0;
                 states_[i].label = {.applied = job->step + 1, .lineage = job->after};
             }
             look_record_ = job->record;
@@ -558,8 +620,7 @@ void Joiner::apply(const Part& part, ShardSpan span) {
 void Joiner::look() {
     if (!running_) return;
     const std::optional<StateLabel> state = whole();
-    if (!state || (looked_at_ && looked_at_->applied == state->applied && looked_at_->lineage == state->lineage))
-        return;
+    if (!state || (looked_at_ && *looked_at_ == *state)) return;
     looked_at_ = state;
     if (verified_) return callbacks_.rolled(*state, look_record_);
     own_hashes_.clear();
@@ -576,11 +637,12 @@ void Joiner::look() {
                  });
 }
 
-void Joiner::ask_roots() {
-    const auto now = Clock::now();
-    for (DonorState& donor : donors_) {
-        if (!donor.linked || now - donor.root_asked < root_patience) continue;
-        donor.root_asked = now;
+// All at once: what they tell must be of the same steps.
+void Joiner::ask_roots(bool now) {
+    if (verified_ || (!now && Clock::now() - roots_asked_ < root_patience)) return;
+    roots_asked_ = Clock::now();
+    for (const DonorState& donor : donors_) {
+        if (!donor.linked) continue;
         wire::Work message;
         message.mutable_root_ask();
         (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
@@ -626,17 +688,16 @@ void Joiner::compare() {
 // Most donors have another state than we: what differs is pulled again, of somebody else.
 void Joiner::blame(const Root& agreed) {
     const std::vector<std::uint64_t> right = agreed.hashes;
+    const std::vector<std::uint64_t> own = own_hashes_;
     const bool foreign = agreed.label.lineage != looked_at_->lineage;
     for (std::uint32_t i = 0; i < states_.size(); ++i) {
-        if (!foreign && right[i] == own_hashes_[i]) continue;
+        if (!foreign && right[i] == own[i]) continue;
         if (DonorState* donor = find(states_[i].donor); donor != nullptr && !donor->blamed && !foreign) {
             donor->blamed = true;
             callbacks_.note(cluster::brief(donor->node) + " sent a wrong shard " + std::to_string(i));
         }
-        states_[i] = {};
+        lose(states_[i]);
     }
-    looked_at_.reset();
-    own_hashes_.clear();
     divide();
     pull();
 }
@@ -649,12 +710,15 @@ void Joiner::look_again() {
         const auto now = Clock::now();
         for (DonorState& donor : donors_) {
             if (!donor.linked && member_->links().linked(donor.node)) link_up(donor.node);
-            if (!donor.linked || donor.asked_bytes == 0 || now - donor.last_arrival < shard_patience) continue;
+            // A slow one is given the longer, the slower it is known to be.
+            const auto patience = std::max<Clock::duration>(
+                shard_patience, std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(4.0 * ask_seconds_of(donor))));
+            if (!donor.linked || donor.asked_bytes == 0 || now - donor.last_arrival < patience) continue;
             // It may be busy with others, or stuck: what it was asked for is for everybody again.
             std::vector<std::uint64_t> late;
             for (const auto& [transfer, fetch] : fetches_)
-                if (fetch.donor == donor.node && !fetch.step && steps_.transfers().progress(transfer) == 0 &&
-                    now - fetch.asked_at >= shard_patience)
+                if (fetch.donor == donor.node && !fetch.step && now - fetch.asked_at >= patience)
                     late.push_back(transfer);
             for (const std::uint64_t transfer : late) give_up(transfer);
             if (!late.empty()) donor.bytes_per_s = std::max(donor.bytes_per_s / 2.0, 1e4);
@@ -663,7 +727,7 @@ void Joiner::look_again() {
         // All blamed: the accusations cannot all be true.
         if (std::ranges::all_of(donors_, &DonorState::blamed))
             for (DonorState& donor : donors_) donor.blamed = false;
-        if (!verified_) ask_roots();
+        ask_roots(false);
         look();
         roll();
         follow();

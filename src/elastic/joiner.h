@@ -60,9 +60,15 @@ public:
     // Pull the state from the neighbours in this view. `have`: what is in memory, where that is one whole state.
     void begin(const cluster::View& view, const std::optional<StateLabel>& have);
     void adopted(const cluster::View& view);
+    // Nothing comes in any more, nor is anything more told; what is in memory stays this joiner's.
+    void pause();
+    // After a pause: from where it stood.
+    void go_on(const cluster::View& view);
     // What is in memory now belongs to somebody else.
     void stop();
     [[nodiscard]] bool running() const { return running_; }
+    // What is in memory is this joiner's: from begin() to stop().
+    [[nodiscard]] bool holds_state() const { return !states_.empty(); }
     // What is in memory, where all of it is of one step.
     [[nodiscard]] std::optional<StateLabel> whole() const;
 
@@ -87,9 +93,10 @@ private:
     struct Shard {
         enum class Stage : std::uint8_t { missing, asked, here };
         Stage stage = Stage::missing;
-        bool changing = false;  // the compute thread is at it
+        std::uint64_t job = 0;  // of the compute thread that changes it; 0: none
         StateLabel label;
         std::uint64_t asked_to = 0;  // results of steps before this one were asked for
+        unsigned refusals = 0;       // of donors that lack its next result
         NodeId donor;                // whose it is
     };
     struct DonorState {
@@ -100,7 +107,7 @@ private:
         double bytes_per_s = 0.0;  // of shards, lately; 0: not known
         std::uint64_t asked_bytes = 0;
         Clock::time_point last_arrival;
-        Clock::time_point root_asked;
+        Clock::time_point refused_until;
     };
     struct Fetch {  // something that was asked for
         NodeId donor;
@@ -134,13 +141,16 @@ private:
     void ask_shards(DonorState& donor, state::ShardSpan span);
     void follow();
     void ask_part(DonorState& donor, state::ShardSpan span, std::uint64_t step);
-    void ask_roots();
+    [[nodiscard]] NodeId linked_after(NodeId node) const;
+    void ask_roots(bool now);
+    [[nodiscard]] double ask_seconds_of(const DonorState& donor) const;
     void complete(std::uint64_t transfer);
     void take_shards(Fetch fetch);
     void take_part(Fetch fetch);
     void roll();
-    void apply(const Part& part, state::ShardSpan span);
+    void apply(const Part& part, state::ShardSpan span, std::uint64_t id);
     void give_up(std::uint64_t transfer);
+    void lose(Shard& shard);
     void look();
     void compare();
     void look_again();
@@ -155,6 +165,8 @@ private:
     live::Member* member_ = nullptr;
     bool running_ = false;
     std::uint64_t sync_ = 0;  // jobs of an earlier one count for nothing
+    std::uint64_t jobs_ = 0;
+    Clock::time_point roots_asked_;
     std::vector<Shard> states_;
     std::vector<DonorState> donors_;
     std::map<std::uint64_t, Fetch> fetches_;  // by transfer

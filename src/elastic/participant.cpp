@@ -56,6 +56,10 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
     donor_.connect(member_);
     joiner_.connect(member_);
     describer_.connect(member_.links(), steps_.transfers());
+    thread_.when_idle([this] {
+        begin_sync_if_still();
+        save_if_due();
+    });
     steps_.begin_at(trainer.progress().step, trainer.progress().lineage);
 }
 
@@ -83,29 +87,41 @@ void Participant::adopted(const ViewPtr& view) {
 
 // After the last step there is one more, in which nothing is computed; and none after that.
 void Participant::start_step(std::uint64_t step, const ViewPtr& view) {
+    // Newcomers go on by themselves from what they hold: nobody else is left.
+    if (joiner_.holds_state()) {
+        const std::optional<StateLabel> state = joiner_.whole();
+        if (!state || state->applied != step)
+            return failed({"what this node holds is not the state that all agreed to go on from; it must start anew"});
+        end_join();
+    }
     if (step <= static_cast<std::uint64_t>(trainer_.run().train.steps)) steps_.start_step(step, view);
 }
 
+// Who was let in and is not there yet applies nothing more, either: what it has is being counted.
 void Participant::stop_step() {
     steps_.stop_step();
+    if (first_step_) joiner_.pause();
 }
 
+// Who was let in and is not there yet follows as before, to the same end.
 void Participant::take_result(std::uint64_t step, const std::vector<NodeId>& holders) {
-    steps_.take_result(step, holders);
+    if (!joiner_.holds_state()) return steps_.take_result(step, holders);
+    if (!joiner_.running()) joiner_.go_on(*member_.core().view());
 }
 
 void Participant::restore(std::uint64_t applied, const cluster::Name& agreed) {
     // Where nobody had a checkpoint, nobody could name a lineage.
     const cluster::Name lineage = applied == 0 ? run::hash(trainer_.identity()) : agreed;
+    const bool mixed = joiner_.holds_state();  // shards of others are in memory
+    stop_training();
     joiner_.stop();
     const StateLabel state{.applied = applied, .lineage = lineage};
-    whole_ = true;
-    unstable_.reset();
-    if (thread_.busy() || trainer_.blank() || steps_.label().applied != applied || steps_.label().lineage != lineage) {
+    if (mixed || thread_.busy() || trainer_.blank() || steps_.label().applied != applied ||
+        steps_.label().lineage != lineage) {
         const auto done = std::make_shared<Result<void>>();
-        steps_.begin_at(applied, lineage, [this, done, applied, lineage] {
+        steps_.begin_at(applied, lineage, [this, mixed, done, applied, lineage] {
             const bool there = trainer_.progress().step == applied && trainer_.progress().lineage == lineage;
-            if (there && !trainer_.blank()) return;
+            if (there && !mixed && !trainer_.blank()) return;
             *done = applied == 0 ? trainer_.begin_anew() : trainer_.resume(checkpoints_.path_of(applied));
             if (*done && trainer_.progress().lineage != lineage)
                 *done = Error{"the checkpoint of step " + std::to_string(applied) +
@@ -118,16 +134,39 @@ void Participant::restore(std::uint64_t applied, const cluster::Name& agreed) {
     } else {
         steps_.begin_at(applied, lineage);
     }
+    donor_.go_on();
     observer_.restored(state);
 }
 
-void Participant::begin_sync(const ViewPtr& view) {
+// What was given, kept or written as this node's state is no longer the cluster's.
+void Participant::stop_training() {
     steps_.stop_step();
+    donor_.stop();
     first_step_.reset();
-    const bool have = whole_ && !thread_.busy();
-    whole_ = false;
-    joiner_.begin(*view, have ? std::optional(steps_.label()) : std::nullopt);
+    unstable_.reset();
+    awaits_sync_ = false;
+}
+
+void Participant::begin_sync(const ViewPtr& view) {
+    stop_training();
+    joiner_.pause();
     observer_.joining(view);
+    awaits_sync_ = true;
+    begin_sync_if_still();
+}
+
+// What is in memory is of use once nothing changes it any more.
+void Participant::begin_sync_if_still() {
+    const ViewPtr view = member_.core().view();
+    if (!awaits_sync_ || stopped_ || view == nullptr) return;
+    if (joiner_.holds_state()) {
+        joiner_.begin(*view, std::nullopt);
+    } else if (!thread_.busy() && steps_.label().applied == steps_.committed()) {
+        joiner_.begin(*view, steps_.label());
+    } else {
+        return;
+    }
+    awaits_sync_ = false;
 }
 
 void Participant::activated(std::uint64_t first_step, const ViewPtr&) {
@@ -137,7 +176,8 @@ void Participant::activated(std::uint64_t first_step, const ViewPtr&) {
 }
 
 void Participant::excluded(const std::string& why, bool final) {
-    steps_.stop_step();
+    stop_training();
+    joiner_.pause();
     observer_.excluded(why, final);
 }
 
@@ -148,29 +188,37 @@ void Participant::left() {
 // ---- a join
 
 void Participant::state_synced(const StateLabel& state, const cluster::Name& root) {
-    whole_ = true;
     steps_.begin_at(state.applied, state.lineage, [this, state] { trainer_.arrive(state.applied, state.lineage); });
     observer_.synced(state, root);
-    member_.tell(cluster::Synced{.applied = state.applied, .root = root});
+    save_if_due();
     end_join_if_there();
+    // Who was let in and lost track has pulled the state once more.
+    if (first_step_) return member_.tell(cluster::Applied{state.applied - 1});
+    member_.tell(cluster::Synced{.applied = state.applied, .root = root});
 }
 
 void Participant::state_rolled(const StateLabel& state, const state::StepRecord& record) {
     steps_.follow(state);
-    thread_.compute([this, state] { trainer_.arrive(state.applied, state.lineage); }, [] {});
+    thread_.change([this, state] { trainer_.arrive(state.applied, state.lineage); }, [] {});
     Outcome outcome;
     outcome.record = record;
     outcome.skipped = record.scalars.clip_scale == 0.0;
     observer_.applied(outcome, state, journal::How::followed);
+    if (stopped_) return;
+    save_if_due();
     end_join_if_there();
     member_.tell(cluster::Applied{record.step});
 }
 
 // From the first step on that it was let in for, it takes part.
 void Participant::end_join_if_there() {
-    if (!first_step_ || !joiner_.running() || steps_.committed() != *first_step_) return;
+    if (first_step_ && joiner_.holds_state() && steps_.committed() == *first_step_) end_join();
+}
+
+void Participant::end_join() {
     first_step_.reset();
     joiner_.stop();
+    donor_.go_on();
 }
 
 // ---- steps
@@ -181,12 +229,6 @@ void Participant::step_applied(const AppliedStep& step) {
     donor_.applied(step, outcome.record);
     observer_.applied(outcome, state, step.taken ? journal::How::taken : journal::How::exchanged);
     if (stopped_) return;
-    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
-    if (step.step >= last && !over_) {
-        over_ = true;
-        observer_.finished();
-        return;
-    }
     hash_if_due();
     save_if_due();
 }
@@ -194,8 +236,9 @@ void Participant::step_applied(const AppliedStep& step) {
 // At the same steps everywhere, so that members can be compared.
 void Participant::hash_if_due() {
     const StateLabel state = steps_.label();
-    const bool last = state.applied == static_cast<std::uint64_t>(trainer_.run().train.steps);
-    if ((state.applied % verify_every != 0 && !last) || !thread_.may_read()) return;
+    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
+    const bool due = state.applied == last || (state.applied < last && state.applied % verify_every == 0);
+    if (!due || !thread_.may_read()) return;
     const auto hashes = std::make_shared<std::vector<std::uint64_t>>();
     thread_.read([this, hashes] { *hashes = shards_.hashes(trainer_.engine().arena()); },
                  [this, hashes, state] {
@@ -219,10 +262,13 @@ void Participant::computed(std::uint64_t samples, std::chrono::nanoseconds took)
 
 // The longest-standing member writes them; and everybody the last one, which is the trained model.
 void Participant::save_if_due() {
-    const StateLabel state = steps_.label();
+    if (stopped_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
+    finish_if_over();
+    StateLabel state = steps_.label();
     const run::Train& train = trainer_.run().train;
     const auto every = static_cast<std::uint64_t>(train.checkpoint_every);
-    const bool last = state.applied == static_cast<std::uint64_t>(train.steps);
+    const bool last = trainer_.is_over(state.applied);
+    if (last) state.applied = static_cast<std::uint64_t>(train.steps);
     const ViewPtr view = member_.core().view();
     const bool writer = view != nullptr && view->longest_standing() == member_.id();
     const bool due = last || (writer && every > 0 && state.applied % every == 0);
@@ -241,7 +287,8 @@ void Participant::save_if_due() {
 void Participant::save_if_alone(std::function<void(const Result<void>&)> then) {
     const ViewPtr view = member_.core().view();
     const bool alone = view != nullptr && view->is_active(member_.id()) && view->active_count() == 1;
-    const StateLabel state = steps_.label();
+    StateLabel state = steps_.label();
+    state.applied = std::min(state.applied, static_cast<std::uint64_t>(trainer_.run().train.steps));
     if (!alone || state.applied == last_saved_ || !thread_.may_read()) return then({});
     const auto done = std::make_shared<Result<void>>();
     thread_.read([this, done, path = checkpoints_.path_of(state.applied)] { *done = trainer_.save(path); },
@@ -268,12 +315,21 @@ void Participant::publish_checkpoint() {
         !pruned)
         note(pruned.error().message);
     observer_.saved(step, path);
+    finish_if_over();
+}
+
+// The run's last step is applied, everybody has it, and it is on this node's disk.
+void Participant::finish_if_over() {
+    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
+    if (over_ || stopped_ || last_saved_ != last || steps_.label().applied <= last) return;
+    over_ = true;
+    observer_.finished();
 }
 
 void Participant::stable(std::uint64_t steps) {
     donor_.stable();
-    publish_checkpoint();
     observer_.stable(steps);
+    publish_checkpoint();
 }
 
 // ---- links
@@ -319,6 +375,9 @@ void Participant::note(const std::string& text) {
 }
 
 void Participant::failed(const Error& why) {
+    if (has_failed_) return;
+    has_failed_ = true;
+    stop();
     observer_.failed(why);
 }
 

@@ -31,7 +31,8 @@ class Observer {
 public:
     virtual ~Observer() = default;
     virtual void adopted(const ViewPtr& view) = 0;
-    // A step is in the state. `outcome` is only what a joiner knows of it where it followed.
+    // A step is in the state. `outcome` is only what a joiner knows of it where it followed. After the run's last step
+    // there is one more that leaves the state and its lineage as they are: it brings what everybody evaluated last.
     virtual void applied(const Outcome& outcome, const StateLabel& state, journal::How how) = 0;
     virtual void joining(const ViewPtr& view) = 0;
     virtual void synced(const StateLabel& state, const cluster::Name& root) = 0;
@@ -42,7 +43,7 @@ public:
     virtual void saved(std::uint64_t step, const std::filesystem::path& path) = 0;
     virtual void excluded(const std::string& why, bool final) = 0;
     virtual void left() = 0;
-    // The run's last step is applied, and everybody has it.
+    // The run's last step is applied, everybody has it, and its checkpoint is on this node's disk.
     virtual void finished() = 0;
     virtual void note(const std::string& text) = 0;
     virtual void failed(const Error& why) = 0;  // the node cannot go on
@@ -64,6 +65,7 @@ public:
     [[nodiscard]] const live::Member& member() const { return member_; }
     [[nodiscard]] StateLabel state() const { return steps_.label(); }
     [[nodiscard]] const Joiner& joiner() const { return joiner_; }
+    [[nodiscard]] const Donor& donor() const { return donor_; }
     [[nodiscard]] bool is_over() const { return over_; }
     // Before the process ends: where nobody else goes on, the state as it is becomes a checkpoint. `then` may come at
     // once.
@@ -100,9 +102,13 @@ private:
     void state_synced(const StateLabel& state, const cluster::Name& root);
     void state_rolled(const StateLabel& state, const state::StepRecord& record);
     void end_join_if_there();
+    void end_join();
+    void stop_training();
+    void begin_sync_if_still();
     void hash_if_due();
     void save_if_due();
     void publish_checkpoint();
+    void finish_if_over();
 
     struct Unstable {  // a checkpoint that is written, of a step that may still be undone
         StateLabel state;
@@ -115,7 +121,8 @@ private:
     state::Shards shards_;
     bool stopped_ = false;
     bool over_ = false;
-    bool whole_ = true;                        // what is in memory is one state
+    bool has_failed_ = false;
+    bool awaits_sync_ = false;                 // the join begins when nothing is being computed any more
     std::optional<std::uint64_t> first_step_;  // this joiner was let in for
     double samples_per_s_ = 0.0;
     std::uint32_t told_speed_ = 0;

@@ -37,12 +37,13 @@ Steps::Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learne
               {.ended = [this](collective::ExchangeId id, const collective::Outcome& outcome) { ended(id, outcome); },
                .refused = [this](const collective::Refusal& refusal) { note_limited(say(refusal)); }}),
       patience_(loop) {
-    thread_.when_idle([this] { advance(); });
+    thread_.when_idle([this, alive = alive_] {
+        if (*alive) advance();
+    });
 }
 
 Steps::~Steps() {
     *alive_ = false;
-    thread_.when_idle([] {});
 }
 
 void Steps::connect(live::Member& member) {
@@ -311,6 +312,7 @@ void Steps::watch_transfer() {
 // All of it is here, and nothing else is being computed.
 void Steps::taken() {
     if (!taking_->answered) return;
+    if (taking_->lineage != lineage_) return refuse_taken();
     const Vector floats = fresh_vector();
     const std::span<const std::byte> encoded(taking_->bytes->bytes.get(), taking_->bytes->count);
     if (const auto decoded = collective::decode_result(*taking_->schedule, encoded, *floats); !decoded) {
@@ -325,6 +327,16 @@ void Steps::taken() {
             .encoded = encoded,
             .encoded_owner = taking_->bytes->bytes,
             .taken = true});
+}
+
+// The next one is asked when the patience ends.
+void Steps::refuse_taken() {
+    note_limited(cluster::brief(taking_->holder) + " has no result of step " + std::to_string(taking_->step) +
+                 " that fits here");
+    give_up_transfer();
+    taking_->bytes.reset();
+    taking_->answered = false;
+    taking_->useless = true;
 }
 
 void Steps::stop_giving(NodeId to) {
@@ -361,16 +373,13 @@ Result<void> Steps::received(NodeId from, const wire::Work& message) {
     } else if (message.has_result_answer()) {
         const wire::ResultAnswer& answer = message.result_answer();
         if (!taking_ || taking_->transfer != answer.transfer() || taking_->holder != from) return {};
-        const bool fits =
-            !answer.absent() && same(answer.view(), taking_->view->name) && same(answer.lineage(), lineage_);
-        if (!fits) {
-            note_limited(cluster::brief(from) + " has no result of step " + std::to_string(taking_->step) +
-                         " that fits here");
-            give_up_transfer();
-            taking_->useless = true;
-            return {};  // the next one is asked when the patience ends
+        const std::optional<cluster::Name> lineage = name_from(answer.lineage());
+        if (answer.absent() || !same(answer.view(), taking_->view->name) || !lineage) {
+            refuse_taken();
+            return {};
         }
         taking_->answered = true;
+        taking_->lineage = *lineage;
         advance();
     } else {
         return Error{"it sent a message that has no place here"};

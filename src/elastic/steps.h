@@ -45,6 +45,8 @@ struct AppliedStep {
 struct StateLabel {
     std::uint64_t applied = 0;
     cluster::Name lineage{};
+
+    friend bool operator==(const StateLabel&, const StateLabel&) = default;
 };
 
 class Steps final : public net::BulkReceiver {
@@ -126,7 +128,8 @@ private:
         std::uint64_t transfer = 0;
         std::uint64_t progress = 0;
         bool answered = false;
-        bool useless = false;  // the answer does not fit
+        cluster::Name lineage{};  // as answered: of the state that it applies to
+        bool useless = false;     // the answer does not fit
         std::optional<Transfers::Arrived> bytes;
         ViewPtr view;  // under which it came about
         SchedulePtr schedule;
@@ -146,6 +149,7 @@ private:
     void ask_next();
     void watch_transfer();
     void taken();
+    void refuse_taken();
     void stop_giving(NodeId to);
     void give_result(NodeId to, std::uint64_t step, std::uint64_t transfer);
     [[nodiscard]] net::BulkReceiver& receiver_of(const net::BulkHead& head);

@@ -246,6 +246,7 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
 }
 
 void Trainer::arrive(std::uint64_t step, const Digest& lineage) {
+    step = std::min(step, static_cast<std::uint64_t>(run_.train.steps));
     const data::Position position = position_of(step);
     progress_.step = step;
     progress_.pass = position.pass;

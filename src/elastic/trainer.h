@@ -67,9 +67,14 @@ public:
     [[nodiscard]] Result<void> compute(const Task& task, std::span<float> into) override;
     [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view,
                                       std::span<const float> result) override;
+    // That last step, and what would come after it.
+    [[nodiscard]] bool is_over(std::uint64_t step) const {
+        return step >= static_cast<std::uint64_t>(run_.train.steps);
+    }
     // Of the step that was applied last.
     [[nodiscard]] const Outcome& outcome() const { return outcome_; }
-    // The state was brought there by other means: shards that were pulled and rolled.
+    // The state was brought there by other means: shards that were pulled and rolled. Of a run that is over it is what
+    // its last step made.
     void arrive(std::uint64_t step, const Digest& lineage);
     // As the run begins.
     [[nodiscard]] Result<void> begin_anew();
@@ -94,9 +99,6 @@ private:
     [[nodiscard]] bool evaluation_due(std::uint64_t step) const;
     // This member's part of the held-out samples, where an evaluation is due.
     [[nodiscard]] Result<std::optional<compute::Measure>> evaluate_part(const Task& task);
-    [[nodiscard]] bool is_over(std::uint64_t step) const {
-        return step >= static_cast<std::uint64_t>(run_.train.steps);
-    }
     // Its record becomes the newest of the lineage.
     void commit(const state::StepRecord& record);
     [[nodiscard]] Result<void> load_initial_weights();

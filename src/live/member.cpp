@@ -159,6 +159,7 @@ void Member::schedule_tick() {
 }
 
 Result<void> Member::admit(const net::Proven& peer) {
+    if (options_.turns_away && options_.turns_away(peer.node)) return Error{"this node has no links with it"};
     const ViewPtr view = core_->view();  // none: a newcomer, and whom it joins is its user's choice
     return net::admit(view.get(), peer, std::time(nullptr));
 }

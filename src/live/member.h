@@ -38,6 +38,8 @@ struct Options {
     std::filesystem::path folder;
     std::optional<cluster::Checkpoint> checkpoint;  // the newest stable one on this node's disk
     std::uint32_t speed = 0;                        // samples per second, as far as known
+    // Whom else this node turns away, besides those who may not be in; unset: nobody.
+    std::function<bool(NodeId)> turns_away;
 };
 
 // What the cluster asks for: cluster/member.h says what each means.

@@ -1,7 +1,12 @@
-// Participants that train together in one process, each in a folder of its own, over real links on loopback.
+// Participants that train together in one process, each in a folder of its own, over real links on loopback. Each has
+// a loop of its own, so that one can be frozen while the others go on; all of them are turned by whoever waits.
+//
+// Every node keeps a journal. expect_sound() has the journals judged, and the run computed again.
 #pragma once
 
+#include "elastic/journal_check.h"
 #include "elastic/participant.h"
+#include "elastic/replay.h"
 #include "net/credential.h"
 #include "temporary_folder.h"
 #include "toy_engine/toy_engine.h"
@@ -15,7 +20,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace chaos::elastic {
@@ -25,24 +32,40 @@ inline const net::SecretKey& institution() {
     return key;
 }
 
-// One node, and what it told of itself.
+using Entries = std::vector<journal::TimedEntry>;
+
+// What outlives a node's process.
+struct Home {
+    unsigned number = 0;
+    std::filesystem::path folder;
+    net::SecretKey key = net::SecretKey::generate();
+    std::string address = "127.0.0.1:0";  // the same in each life
+    Entries journal;
+
+    [[nodiscard]] NodeId id() const { return net::node_id(key.public_key()); }
+};
+
+// One life of a node, and what it told of itself.
 class Relative final : public Observer {
 public:
-    Relative(net::asio::io_context& loop, const run::Run& run, const toy::ToyModel& model,
-             const std::filesystem::path& folder, std::string& log, unsigned number, cluster::Options core = {})
-        : log_(log), number_(number), trainer(open(run, model)) {
-        std::filesystem::create_directories(folder / "checkpoints");
-        live::Options options;
-        core.heartbeat = 100 * cluster::millisecond;
-        options.core = core;
-        options.listen = {"127.0.0.1:0"};
-        options.folder = folder;
-        auto opened = Participant::open(loop, key_, net::vouch_for(institution(), key_.public_key(), 4'000'000'000),
-                                        options, trainer, {folder / "checkpoints"}, std::string("a toy"), *this);
+    Relative(const run::Run& run, const toy::ToyModel& model, Home& home, std::string& log, live::Options options)
+        : log_(log), home_(home), trainer(open(run, model)) {
+        std::filesystem::create_directories(home.folder / "checkpoints");
+        options.core.heartbeat = 100 * cluster::millisecond;
+        options.listen = {home.address};
+        options.folder = home.folder;
+        auto opened =
+            Participant::open(loop, home.key, net::vouch_for(institution(), home.key.public_key(), 4'000'000'000),
+                              options, trainer, {home.folder / "checkpoints"}, std::string("a toy"), *this);
         EXPECT_TRUE(opened) << opened.error().message;
         participant = std::move(*opened);
         const auto started = participant->member().start();
         EXPECT_TRUE(started) << started.error().message;
+        home.address = participant->member().address();
+        write(journal::Begun{.member = participant->member().core().id(),
+                             .run = run::hash(trainer.identity()),
+                             .threads = 1,
+                             .version = "test"});
     }
 
     static Trainer open(const run::Run& run, const toy::ToyModel& model) {
@@ -51,39 +74,79 @@ public:
         return std::move(*opened);
     }
 
-    void say(const std::string& text) { log_ += std::to_string(number_) + ": " + text + "\n"; }
+    // False: there was nothing to do.
+    bool turn() {
+        loop.restart();
+        return !is_frozen && loop.poll() > 0;
+    }
+
+    void write(const journal::Entry& entry) {
+        const auto now = std::chrono::system_clock::now().time_since_epoch();
+        home_.journal.push_back(
+            {.time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), .entry = entry});
+    }
+    void say(const std::string& text) {
+        log_ += std::to_string(home_.number) + " at " + std::to_string(steps) + ": " + text + "\n";
+        notes += text + "\n";
+    }
+
     void adopted(const ViewPtr& now) override {
         view = now;
+        write(journal::Adopted{now});
         say("view " + std::to_string(now->epoch) + " with " + std::to_string(now->members.size()) +
             " members from step " + std::to_string(now->first_step));
     }
-    void applied(const Outcome& outcome, const StateLabel& state, journal::How) override {
+    void applied(const Outcome& outcome, const StateLabel& state, journal::How how) override {
+        const state::StepRecord& record = outcome.record;
+        if (outcome.held_out) held_out[record.step] = *outcome.held_out;
+        last = outcome;
+        if (trainer.is_over(record.step)) return;
         steps = state.applied;
         lineages[state.applied] = state.lineage;
-        losses[outcome.record.step] = outcome.record.loss;
-        last = outcome;
+        losses[record.step] = record.loss;
+        write(journal::Applied{.record = record, .lineage = state.lineage, .how = how, .samples_lost = 0});
+        if (!outcome.skipped) return;
+        if (outcome.culprit) culprits[record.step] = *outcome.culprit;
+        write(journal::Skipped{.step = record.step, .view = record.view, .node = outcome.culprit, .why = "test"});
     }
-    void joining(const ViewPtr&) override { say("joins"); }
-    void synced(const StateLabel& state, const cluster::Name&) override {
-        say("is synced at " + std::to_string(state.applied));
-        synced_at = state.applied;
-        steps = state.applied;
-        const Joiner::Progress progress = participant->joiner().progress();
-        pulled = progress;
+    void joining(const ViewPtr&) override {
+        say("joins");
+        ++joins;
+        first.reset();
+        synced_at.reset();
+    }
+    void synced(const StateLabel& state, const cluster::Name& root) override {
+        steps = std::min(state.applied, static_cast<std::uint64_t>(trainer.run().train.steps));
+        write(journal::Synced{.applied = steps, .lineage = state.lineage, .root = root});
+        synced_at = steps;
+        pulled = participant->joiner().progress();
+        say("is synced, " + std::to_string(pulled.shard_bytes) + " bytes pulled");
     }
     void activated(std::uint64_t first_step) override {
         say("is let in from step " + std::to_string(first_step));
         first = first_step;
     }
     void restored(const StateLabel& state) override {
-        say("begins at " + std::to_string(state.applied));
+        write(journal::Restored{.applied = state.applied, .lineage = state.lineage});
         steps = state.applied;
+        restored_at = state.applied;
+        say("begins");
     }
-    void stable(std::uint64_t) override {}
-    void hashed(const StateLabel& state, const cluster::Name& root) override { roots[state.applied] = root; }
+    void stable(std::uint64_t count) override { write(journal::Stable{count}); }
+    void hashed(const StateLabel& state, const cluster::Name& root) override {
+        roots[state.applied] = root;
+        write(journal::StateHash{.applied = state.applied, .root = root});
+    }
     void saved(std::uint64_t step, const std::filesystem::path&) override { saved_steps.push_back(step); }
-    void excluded(const std::string& why, bool) override { say("is out: " + why); }
-    void left() override { has_left = true; }
+    void excluded(const std::string& why, bool) override {
+        write(journal::Excluded{why});
+        say("is out: " + why);
+        ++exclusions;
+    }
+    void left() override {
+        write(journal::Left{});
+        has_left = true;
+    }
     void finished() override { has_finished = true; }
     void note(const std::string& text) override { say(text); }
     void failed(const Error& why) override {
@@ -91,17 +154,20 @@ public:
         has_failed = true;
     }
 
+    // Not while it trains.
     [[nodiscard]] std::vector<float> memory() {
         const auto all = trainer.engine().arena().all();
         return {all.begin(), all.end()};
     }
+    // It takes part, and did several steps since it was let in.
+    [[nodiscard]] bool trains() const { return first && steps > *first + 2; }
 
 private:
     std::string& log_;
-    unsigned number_;
-    net::SecretKey key_ = net::SecretKey::generate();
+    Home& home_;
 
 public:
+    net::asio::io_context loop{1};
     Trainer trainer;
     std::unique_ptr<Participant> participant;
     ViewPtr view;
@@ -109,14 +175,21 @@ public:
     std::map<std::uint64_t, cluster::Name> lineages;  // after so many steps
     std::map<std::uint64_t, cluster::Name> roots;
     std::map<std::uint64_t, double> losses;
+    std::map<std::uint64_t, compute::Measure> held_out;
+    std::map<std::uint64_t, NodeId> culprits;  // of steps that were skipped
     Outcome last;
     std::optional<std::uint64_t> synced_at;
     std::optional<std::uint64_t> first;
+    std::optional<std::uint64_t> restored_at;
     Joiner::Progress pulled;
     std::vector<std::uint64_t> saved_steps;
+    std::string notes;
+    unsigned joins = 0;
+    unsigned exclusions = 0;
     bool has_left = false;
     bool has_finished = false;
     bool has_failed = false;
+    bool is_frozen = false;
 };
 
 class Clan {
@@ -124,45 +197,90 @@ public:
     explicit Clan(const toy::ToyModel& toy_model, std::int64_t steps = 1'000'000, std::int64_t batch = 24)
         : model(toy_model), run(toy::toy_run(steps, batch)) {}
 
-    Relative& start(unsigned number) {
-        nodes[number] = std::make_unique<Relative>(loop, run, model, folder(number), log, number, core);
+    Home& home(unsigned number) {
+        auto& home = homes_[number];
+        if (home == nullptr) {
+            home = std::make_unique<Home>();
+            home->number = number;
+            home->folder = folder_.path() / std::to_string(number);
+        }
+        return *home;
+    }
+    // In the folder that an earlier life left, if there was one.
+    Relative& start(unsigned number) { return start(number, model); }
+    Relative& start(unsigned number, const toy::ToyModel& its_model) {
+        live::Options its_options = options;
+        its_options.turns_away = [this, number](NodeId peer) {
+            for (const auto& [other, home] : homes_)
+                if (home->id() == peer && cut_.contains(std::minmax(number, other))) return true;
+            return false;
+        };
+        nodes[number] = std::make_unique<Relative>(run, its_model, home(number), log, its_options);
         return *nodes[number];
     }
     Relative& found(unsigned number) {
         Relative& node = start(number);
+        node.restored(node.participant->state());
         node.participant->member().found(static_cast<std::uint32_t>(run.train.batch), false);
         return node;
     }
-    Relative& join(unsigned number, const std::vector<unsigned>& by) {
-        Relative& node = start(number);
+    Relative& join(unsigned number, const std::vector<unsigned>& by) { return join(number, by, model); }
+    Relative& join(unsigned number, const std::vector<unsigned>& by, const toy::ToyModel& its_model) {
+        Relative& node = start(number, its_model);
         std::vector<std::string> addresses;
         addresses.reserve(by.size());
-        for (const unsigned other : by) addresses.push_back(nodes.at(other)->participant->member().address());
+        for (const unsigned other : by) addresses.push_back(home(other).address);
         node.participant->member().join(addresses);
         return node;
     }
+    // The first founds, the others join, one after the other; all train.
+    [[nodiscard]] bool gather(unsigned count) {
+        found(0);
+        if (!wait([&] { return nodes[0]->steps > 0; })) return false;
+        for (unsigned number = 1; number < count; ++number) {
+            Relative& node = join(number, {number - 1});
+            if (!wait([&] { return node.trains(); })) return false;
+        }
+        return true;
+    }
     // Without a word.
-    void kill(unsigned number) { nodes.erase(number); }
-
-    [[nodiscard]] std::filesystem::path folder(unsigned number) const {
-        return folder_.path() / std::to_string(number);
+    void kill(unsigned number) {
+        log += std::to_string(number) + " dies\n";
+        nodes.erase(number);
+    }
+    // No connection between these, from now on: neither end hears why.
+    void cut(const std::vector<unsigned>& some, const std::vector<unsigned>& others) {
+        for (const unsigned a : some)
+            for (const unsigned b : others) {
+                cut_.insert(std::minmax(a, b));
+                if (nodes.contains(a)) nodes[a]->participant->member().links().close(home(b).id());
+                if (nodes.contains(b)) nodes[b]->participant->member().links().close(home(a).id());
+            }
+        log += "cut\n";
+    }
+    void mend() {
+        cut_.clear();
+        log += "mended\n";
     }
 
     [[nodiscard]] bool wait(const std::function<bool()>& condition) {
         const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
         while (!condition()) {
             if (std::chrono::steady_clock::now() > limit) return false;
-            loop.restart();
-            loop.run_one_for(std::chrono::milliseconds(100));
+            bool turned = false;
+            for (const auto& [number, node] : nodes) turned = node->turn() || turned;
+            if (!turned) std::this_thread::sleep_for(std::chrono::microseconds(200));  // they compute, or wait
         }
         return true;
     }
     [[nodiscard]] bool all_reach(std::uint64_t steps) {
         return wait([&] {
-            for (const auto& [number, node] : nodes)
-                if (node->steps < steps) return false;
-            return true;
+            return std::ranges::all_of(nodes, [&](const auto& entry) { return entry.second->steps >= steps; });
         });
+    }
+    [[nodiscard]] bool all_finish() {
+        return wait(
+            [&] { return std::ranges::all_of(nodes, [](const auto& entry) { return entry.second->has_finished; }); });
     }
     [[nodiscard]] std::uint64_t most_steps() const {
         std::uint64_t most = 0;
@@ -179,15 +297,51 @@ public:
             }
     }
 
-    net::asio::io_context loop{1};
+    // After the run's end: the invariants held in all journals; whoever is still there has the bits of the run computed
+    // once more in one process.
+    void expect_sound() {
+        JournalCheck check;
+        std::vector<Entries> journals;
+        for (const auto& [number, home] : homes_) {
+            check.begin_journal();
+            for (const journal::TimedEntry& entry : home->journal) check.add(entry);
+        }
+        const CheckReport report = check.finish();
+        for (const std::string& violation : report.violations) ADD_FAILURE() << violation << "\n" << log;
+        ASSERT_FALSE(nodes.empty());
+        journals.push_back(home(nodes.begin()->first).journal);
+        for (const auto& [number, home] : homes_)
+            if (number != nodes.begin()->first) journals.push_back(home->journal);
+        const auto chain = chain_of(journals);
+        ASSERT_TRUE(chain) << chain.error().message << "\n" << log;
+        toy::ToyModel quick = model;
+        quick.per_sample = {};
+        quick.before = [] {};
+        Trainer again = Relative::open(run, quick);
+        const auto replayed = replay(*chain, {.applied = again.progress().step, .lineage = again.progress().lineage},
+                                     again, again.result_floats(), {.same = [](const journal::Applied&) {}});
+        ASSERT_TRUE(replayed) << replayed.error().message << "\n" << log;
+        EXPECT_FALSE(replayed->difference) << *replayed->difference << "\n" << log;
+        EXPECT_EQ(replayed->steps, static_cast<std::uint64_t>(run.train.steps));
+        const auto memory = again.engine().arena().all();
+        for (const auto& [number, node] : nodes) {
+            EXPECT_FALSE(node->has_failed) << log;
+            EXPECT_TRUE(std::ranges::equal(memory, node->memory())) << "node " << number << "\n" << log;
+        }
+    }
+
     toy::ToyModel model;
     run::Run run;
-    cluster::Options core;
+    live::Options options;
     std::string log;
-    std::map<unsigned, std::unique_ptr<Relative>> nodes;
 
 private:
     test::TemporaryFolder folder_;
+    std::map<unsigned, std::unique_ptr<Home>> homes_;
+    std::set<std::pair<unsigned, unsigned>> cut_;
+
+public:
+    std::map<unsigned, std::unique_ptr<Relative>> nodes;
 };
 
 }  // namespace chaos::elastic
