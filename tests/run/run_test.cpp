@@ -102,6 +102,30 @@ TEST(Run, InitBringsItsTokenizer) {
     EXPECT_EQ(run.data.tokenizer, folder.path() / "model/tokenizer.json");
 }
 
+TEST(Run, PathsThatAreKnownAreNotLookedFor) {
+    const std::string text =
+        "[model]\npath = \"net.pt\"\n[data]\nkind = \"idx\"\nfiles = \"*.img\"\nlabels = [\"a\", \"b\"]\n";
+    const Places places = {
+        {"model.path", {"/m/net.pt"}}, {"data.files", {"/d/1", "/d/2"}}, {"data.labels", {"/d/a", "/d/b"}}};
+    const auto run = parse_run(text, "run.toml", places);
+    ASSERT_TRUE(run.ok()) << run.error().message;
+    EXPECT_EQ(run->model.path, "/m/net.pt");
+    EXPECT_THAT(run->data.files, ElementsAre("/d/1", "/d/2"));
+    EXPECT_THAT(run->data.labels, ElementsAre("/d/a", "/d/b"));
+
+    const auto error = [&](const std::string& key, const std::vector<std::filesystem::path>& paths) {
+        Places others = places;
+        others.erase(key);
+        if (!paths.empty()) others[key] = paths;
+        const auto other = parse_run(text, "run.toml", others);
+        return other.ok() ? "" : other.error().message;
+    };
+    EXPECT_EQ(error("model.path", {}), "run.toml:2: model.path: it is not known what it stands for here");
+    EXPECT_EQ(error("model.path", {"a", "b"}), "run.toml:2: model.path must name one path, not 2");
+    EXPECT_EQ(error("data.labels", {"a"}),
+              "run.toml:6: data.labels must name one file for each of data.files: 1 instead of 2");
+}
+
 TEST(Run, IsReadFromAFile) {
     const TemporaryFolder folder;
     folder.write("run.toml", text_data);
