@@ -1,6 +1,7 @@
 #include "node/fetch.h"
 
 #include "base/words.h"
+#include "cluster/member.h"
 #include "elastic/describer.h"
 #include "elastic/transfers.h"
 #include "elastic/work.h"
@@ -38,10 +39,12 @@ public:
           options_(options),
           whole_(whole),
           silence_(loop),
+          beat_(loop),
           links_(loop, key, credential, options.links, *this, *this) {
         transfers_.connect(links_);
     }
-    ~Fetcher() override { stop(); }
+    // A timer that cannot be cancelled would be a broken invariant.
+    ~Fetcher() override { stop(); }  // NOLINT(bugprone-exception-escape)
     Fetcher(const Fetcher&) = delete;
     Fetcher& operator=(const Fetcher&) = delete;
 
@@ -55,6 +58,7 @@ public:
                                  .hopeless = false,
                                  .problem = "it did not answer yet"});
         for (const Contact& contact : contacts_) links_.dial(NodeId{}, contact.address);
+        beat();
         const Clock::time_point deadline = Clock::now() + options_.limit;
         loop_.restart();
         while (!fetched_ && !std::ranges::all_of(contacts_, &Contact::hopeless) && Clock::now() < deadline) {
@@ -126,6 +130,16 @@ private:
         for (std::size_t number = 0; number < contacts_.size(); ++number)
             if (contacts_[number].peer == peer) try_again(number, why);
         ask_next();
+    }
+
+    // Members take a link on which nothing is heard for lost, however much they send over it.
+    void beat() {
+        const cluster::MessagePtr message = cluster::make_message(cluster::Heartbeat{});
+        for (const NodeId peer : links_.peers()) (void)links_.send(peer, message->bytes);
+        beat_.expires_after(std::chrono::nanoseconds(cluster::Options{}.heartbeat));
+        beat_.async_wait([this, runs = runs_](boost::system::error_code cancelled) {
+            if (!cancelled && *runs) beat();
+        });
     }
 
     // ---- asking
@@ -218,6 +232,7 @@ private:
     void stop() {
         *runs_ = false;
         silence_.cancel();
+        beat_.cancel();
         for (Contact& contact : contacts_) contact.timer->cancel();
         links_.stop();
     }
@@ -229,6 +244,7 @@ private:
     std::optional<Question> question_;
     std::optional<Fetched> fetched_;
     net::asio::steady_timer silence_;
+    net::asio::steady_timer beat_;
     // For timers that have expired by the time they are cancelled.
     std::shared_ptr<bool> runs_ = std::make_shared<bool>(true);
     Transfers transfers_;

@@ -123,6 +123,7 @@ private:
         if (institutions_.size() == 1) return vouch_by(institutions_.front());
         if (institutions_.size() > 1) {
             std::vector<std::string> names;
+            names.reserve(institutions_.size());
             for (const Institution& one : institutions_) names.push_back(one.name());
             const std::vector<std::string_view> words(names.begin(), names.end());
             return Error{

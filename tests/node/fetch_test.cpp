@@ -125,6 +125,20 @@ TEST_F(Fetch, WhoDoesNotAnswerIsNotWaitedFor) {
     ASSERT_TRUE(fetched) << fetched.error().message;
 }
 
+TEST_F(Fetch, AMemberThatTakesItsTimeHearsThatSomebodyWaits) {
+    const auto slow = teacher();
+    std::function<void()> answer;
+    slow->answers = [&](cluster::NodeId from, const elastic::wire::RunAsk& ask) {
+        answer = [&, from, ask] { slow->describer.received(from, ask); };
+    };
+    slow->on_heartbeat = [&] {
+        if (slow->heartbeats == 3) answer();
+    };
+    const auto fetched = fetch({slow->address});
+    ASSERT_TRUE(fetched) << fetched.error().message;
+    EXPECT_EQ(slow->asked, 1);
+}
+
 TEST_F(Fetch, WhatIsNotAsAnnouncedIsNotBelieved) {
     const auto liar = teacher();
     const auto bytes = std::make_shared<const std::string>(*encode(some_description()));

@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace chaos::test {
@@ -51,7 +52,13 @@ public:
     }
     void dial_failed(NodeId, const std::string&, const std::string&) override {}
     void answered(NodeId, const std::string&) override {}
-    void received(NodeId, std::span<const std::uint8_t>) override {}
+    void received(NodeId, std::span<const std::uint8_t> message) override {
+        const auto decoded = cluster::decode_message(message);
+        ASSERT_TRUE(decoded) << decoded.error().message;
+        ASSERT_TRUE(std::holds_alternative<cluster::Heartbeat>((*decoded)->body));
+        ++heartbeats;
+        if (on_heartbeat) on_heartbeat();
+    }
     void received_work(NodeId from, std::span<const std::uint8_t> message) override {
         const auto work = elastic::work_from(message);
         ASSERT_TRUE(work && work->has_run_ask());
@@ -79,6 +86,8 @@ public:
     bool closes_first = false;
     std::function<void(NodeId, const elastic::wire::RunAsk&)> answers;  // instead of the describer
     std::vector<NodeId> ups;
+    std::function<void()> on_heartbeat;
+    int heartbeats = 0;
     int closed = 0;
     int asked = 0;
     elastic::Transfers transfers;
