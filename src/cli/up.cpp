@@ -121,10 +121,17 @@ Result<node::Identity> who_in(const fs::path& dir, const NodeOptions& options) {
                               .home = {}});
 }
 
-node::NodeOptions options_of(const NodeOptions& options, const fs::path& dir, const fs::path& run_file) {
+// What is trained, and how newcomers are told: from a file, or in the words in which this node was told.
+struct Told {
+    fs::path run_file;
+    std::string description;
+};
+
+node::NodeOptions options_of(const NodeOptions& options, const fs::path& dir, const Told& told) {
     node::NodeOptions node;
     node.dir = dir;
-    node.run_file = run_file;
+    node.run_file = told.run_file;
+    node.description = told.description;
     node.join = options.join;
     node.strict = options.strict;
     node.max_steps = options.max_steps;
@@ -138,10 +145,10 @@ node::NodeOptions options_of(const NodeOptions& options, const fs::path& dir, co
 }
 
 // From here on both commands are one. The folder is locked.
-Result<void> train_together(const NodeOptions& options, const fs::path& dir, const fs::path& run_file,
+Result<void> train_together(const NodeOptions& options, const fs::path& dir, const Told& told,
                             const node::Identity& identity, elastic::Trainer& trainer) {
     Teller teller(options.json, static_cast<std::uint64_t>(trainer.run().train.steps));
-    node::NodeOptions node_options = options_of(options, dir, run_file);
+    node::NodeOptions node_options = options_of(options, dir, told);
     boost::asio::io_context loop{1};
     Result<std::string> why = Error{"the node ended without a reason"};
     std::unique_ptr<node::Node> running;
@@ -193,7 +200,7 @@ Result<void> up(const UpOptions& options) {
     CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(folder.describe(options.run_file, trainer));
-    return train_together(options.node, dir, options.run_file, identity, trainer);
+    return train_together(options.node, dir, {.run_file = options.run_file, .description = {}}, identity, trainer);
 }
 
 Result<void> join(const JoinOptions& options) {
@@ -211,7 +218,8 @@ Result<void> join(const JoinOptions& options) {
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(node::check_same_run(trainer.identity(), description.identity));
     CHAOS_CHECK(folder.describe(dir / "run.toml", trainer));
-    return train_together(options.node, dir, dir / "run.toml", identity, trainer);
+    CHAOS_TRY(const std::string encoded, node::encode(description));
+    return train_together(options.node, dir, {.run_file = dir / "run.toml", .description = encoded}, identity, trainer);
 }
 
 }  // namespace chaos::cli

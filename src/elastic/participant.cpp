@@ -36,7 +36,6 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
       checkpoints_(checkpoints),
       observer_(observer),
       shards_(trainer.engine().manifest(), trainer.engine().arena().slots()),
-      whole_(!trainer.blank()),
       last_saved_(trainer.progress().step),
       thread_(loop),
       steps_(loop, thread_, trainer, trainer.result_floats(), collective::Encoding::fp32,
@@ -162,7 +161,7 @@ void Participant::begin_sync_if_still() {
     if (joiner_.holds_state()) {
         joiner_.begin(*view, std::nullopt);
     } else if (!thread_.busy() && steps_.label().applied == steps_.committed()) {
-        joiner_.begin(*view, steps_.label());
+        joiner_.begin(*view, trainer_.blank() ? std::nullopt : std::optional(steps_.label()));
     } else {
         return;
     }

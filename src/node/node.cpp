@@ -120,10 +120,13 @@ Result<std::unique_ptr<Node>> Node::open(boost::asio::io_context& loop, const ne
     live::Options live = options.live;
     live.folder = options.dir;
     if (!options.join.empty()) live.core.may_found = false;
-    const Result<Description> description = describe(options.run_file, trainer);
-    CHAOS_TRY(node->participant_,
-              elastic::Participant::open(loop, key, credential, live, trainer, {options.dir / "checkpoints"},
-                                         description ? encode(*description) : description.error(), *node));
+    const auto described = [&]() -> Result<std::string> {
+        if (!options.description.empty()) return options.description;
+        CHAOS_TRY(const Description description, describe(options.run_file, trainer));
+        return encode(description);
+    };
+    CHAOS_TRY(node->participant_, elastic::Participant::open(loop, key, credential, live, trainer,
+                                                             {options.dir / "checkpoints"}, described(), *node));
     CHAOS_TRY(node->control_, ControlSocket::open(loop, options.dir, *node));
     return node;
 }

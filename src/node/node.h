@@ -28,12 +28,13 @@
 namespace chaos::node {
 
 struct NodeOptions {
-    std::filesystem::path dir;       // locked by whoever calls
-    std::filesystem::path run_file;  // that newcomers are told of
-    live::Options live;              // `folder` and `checkpoint` are filled in here
-    std::vector<std::string> join;   // by whom; none: found a cluster, or go on with the one that its folder knows
-    bool strict = false;             // when founding: only a side with a quorum goes on
-    std::uint64_t max_steps = 0;     // leave after so many; 0: stay to the end
+    std::filesystem::path dir;  // locked by whoever calls
+    std::filesystem::path run_file;
+    std::string description;        // that newcomers are told, as it came from others; empty: it is made here
+    live::Options live;             // `folder` and `checkpoint` are filled in here
+    std::vector<std::string> join;  // by whom; none: found a cluster, or go on with the one that its folder knows
+    bool strict = false;            // when founding: only a side with a quorum goes on
+    std::uint64_t max_steps = 0;    // leave after so many; 0: stay to the end
     std::string version;
 };
 
