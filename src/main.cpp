@@ -108,6 +108,28 @@ void add_join(CLI::App& program, Job& job) {
     command->callback([&job, options] { job = [options] { return chaos::cli::join(*options); }; });
 }
 
+void add_replay(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::ReplayOptions>();
+    CLI::App* command = program.add_subcommand("replay", "Compute a cluster's run again, alone, and compare the bits");
+    command->add_option("dirs", options->dirs, "A node's folder; further ones close gaps in its journal")
+        ->required()
+        ->type_name("DIR");
+    command->add_option("--run", options->run_file, "The run file (default: run.toml in the first folder)")
+        ->type_name("RUN.toml");
+    command->footer(
+        "Every committed step is computed again with the shares and the order of sums of its view: a sample that was\n"
+        "dropped or taken twice shows. Exit code 1: something was not the same.\n\n"
+        "Example:\n  chaos replay a b c --run run.toml\n");
+    command->callback([&job, options] {
+        job = [options]() -> Result<void> {
+            const auto same = chaos::cli::replay(*options);
+            if (!same) return chaos::Error{same.error().message};
+            if (!*same) std::exit(1);
+            return {};
+        };
+    });
+}
+
 void add_export(CLI::App& program, Job& job) {
     auto options = std::make_shared<chaos::cli::ExportOptions>();
     CLI::App* command = program.add_subcommand("export", "Write a trained llama as a Hugging Face folder");
@@ -381,6 +403,7 @@ int run(int argc, char** argv) {
     add_train(program, job);
     add_up(program, job);
     add_join(program, job);
+    add_replay(program, job);
     add_export(program, job);
     add_sim(program, job);
     add_key(program, job);
@@ -398,7 +421,7 @@ int run(int argc, char** argv) {
         return 0;
     }
     const std::string_view named = argc > 1 ? argv[1] : "";
-    if (named == "train" || named == "up" || named == "join") restart_with_short_spins(argv);
+    if (named == "train" || named == "up" || named == "join" || named == "replay") restart_with_short_spins(argv);
     try {
         program.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

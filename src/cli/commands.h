@@ -50,6 +50,13 @@ struct JoinOptions {
 // A node that joins a cluster, which tells it what is trained.
 [[nodiscard]] Result<void> join(const JoinOptions& options);
 
+struct ReplayOptions {
+    std::vector<std::filesystem::path> dirs;  // of nodes; the first one's last state is what is computed again
+    std::filesystem::path run_file;           // empty: the first folder's run.toml
+};
+// False: something was not the same, which was printed.
+[[nodiscard]] Result<bool> replay(const ReplayOptions& options);
+
 struct ExportOptions {
     std::filesystem::path run_folder;
     std::filesystem::path target;
