@@ -1,5 +1,5 @@
 // chaos up, chaos join: a node that founds a cluster, or joins one, and trains.
-#include "base/words.h"
+#include "base/file.h"
 #include "cli/commands.h"
 #include "elastic/run_folder.h"
 #include "elastic/trainer.h"
@@ -84,8 +84,9 @@ bool is_loopback(const std::string& address) {
 
 // Nobody elsewhere can dial a loopback address: who joins others elsewhere, and is not told where to listen, only
 // dials.
-std::vector<std::string> listen_where(const NodeOptions& options) {
+std::vector<std::string> listen_where(const NodeOptions& options, const fs::path& dir) {
     if (!options.listen.empty()) return options.listen;
+    if (const Result<std::string> last = read_file(dir / "address"); last && is_loopback(*last)) return {*last};
     if (options.join.empty()) return {default_listen};
     if (std::ranges::all_of(options.join, is_loopback)) return {any_loopback};
     return {};
@@ -136,7 +137,7 @@ node::NodeOptions options_of(const NodeOptions& options, const fs::path& dir, co
     node.strict = options.strict;
     node.max_steps = options.max_steps;
     node.version = CHAOS_VERSION;
-    node.live.listen = listen_where(options);
+    node.live.listen = listen_where(options, dir);
     node.live.address = options.address;
     node.live.core.detect = options.detect_ms * cluster::millisecond;
     node.live.core.heartbeat = node.live.core.detect / 4;
@@ -169,13 +170,16 @@ Result<void> train_together(const NodeOptions& options, const fs::path& dir, con
         CHAOS_TRY(running, node::Node::open(loop, identity.key, identity.credential, node_options, trainer, callbacks));
         return running->start();
     };
+    // Where nobody chose the port, the last one is best, because others know it; else any that is free will do: several
+    // nodes on one machine are easy.
     Result<void> opened = open();
-    // Several nodes on one machine are easy: where nobody chose the port, any that is free will do.
-    if (!opened && options.listen.empty() && node_options.live.listen == std::vector<std::string>{default_listen}) {
+    if (!opened && options.listen.empty() && !node_options.live.listen.empty()) {
         node_options.live.listen = {any_loopback};
         opened = open();
     }
     CHAOS_CHECK(opened);
+    if (options.listen.empty() && !node_options.live.listen.empty())
+        CHAOS_CHECK(write_file_atomically(dir / "address", running->participant().member().address()));
 
     const live::Member& member = running->participant().member();
     if (identity.made_institution)

@@ -86,6 +86,7 @@ public:
     [[nodiscard]] NodeId id() const { return id_; }
     [[nodiscard]] const cluster::Member& core() const { return *core_; }
     [[nodiscard]] net::Links& links() { return links_; }
+    [[nodiscard]] const net::Links& links() const { return links_; }
     [[nodiscard]] std::string address() const { return identity_.address; }
 
     // Closes everything. No call of the worker follows, but for failed() where a vote could not be kept: the member

@@ -311,14 +311,32 @@ void Node::failed(const Error& why) {
 void Node::leave() {
     if (leaves_ || ended_) return;
     leaves_ = true;
-    const ViewPtr view = participant_->member().core().view();
-    const NodeId self = participant_->member().id();
-    const bool in = view != nullptr && view->find(self) != nullptr;
-    const bool alone = in && view->is_active(self) && view->active_count() == 1;
-    if (in && !alone) {
-        tell("leaves", "asks the others to go on without it");
-        return participant_->member().tell(cluster::LeaveCommand{});
-    }
+    const bool in = view_ != nullptr && view_->find(participant_->member().id()) != nullptr;
+    if (!in) return stop_alone();
+    if (!is_alone()) tell("leaves", "asks the others to go on without it");
+    participant_->member().tell(cluster::LeaveCommand{});
+    stop_once_alone();
+}
+
+// Nobody else trains, and nobody is connected: those who leave at the same time have to hear first that this node went
+// on without them.
+bool Node::is_alone() const {
+    const live::Member& member = participant_->member();
+    return view_ != nullptr && view_->is_active(member.id()) && view_->active_count() == 1 &&
+           member.links().peers().empty();
+}
+
+void Node::stop_once_alone() {
+    if (ended_) return;
+    if (is_alone()) return stop_alone();
+    timer_.expires_after(std::chrono::milliseconds(50));
+    timer_.async_wait([this](boost::system::error_code cancelled) {
+        if (!cancelled) stop_once_alone();
+    });
+}
+
+// There is nobody who could go on: what was learnt so far is on disk before the process ends.
+void Node::stop_alone() {
     participant_->save_if_alone([this](const Result<void>& done) {
         if (!done) return end(done.error());
         for (const Reply& reply : leaving_) reply.answer({{"text", "stopped; there is nobody else"}});

@@ -4,6 +4,7 @@
 //   DIR/           everything of a node that outlives its process: elastic/run_folder.h, and
 //   DIR/vote       what it promised to the others (live/member.h)
 //   DIR/journal    what it did (elastic/journal.h)
+//   DIR/address    where it listened last, where nobody chose that (cli/up.cpp)
 //   DIR/control.sock
 //
 // Everything is called, and calls back, in the loop's thread.
@@ -88,6 +89,9 @@ private:
     void write(const elastic::journal::Entry& entry);
     void tell(const std::string& kind, const std::string& text, std::optional<std::uint64_t> step = {});
     void changed();
+    [[nodiscard]] bool is_alone() const;
+    void stop_once_alone();
+    void stop_alone();
     void end_when_others_are_done(std::chrono::steady_clock::time_point limit);
     void end(Result<std::string> why);
 
