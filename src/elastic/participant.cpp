@@ -228,6 +228,7 @@ void Participant::step_applied(const AppliedStep& step) {
     donor_.applied(step, outcome.record);
     observer_.applied(outcome, state, step.taken ? journal::How::taken : journal::How::exchanged);
     if (stopped_) return;
+    tell_stable();
     hash_if_due();
     save_if_due();
 }
@@ -327,8 +328,18 @@ void Participant::finish_if_over() {
 
 void Participant::stable(std::uint64_t steps) {
     donor_.stable();
-    observer_.stable(steps);
+    if (steps < told_stable_) told_stable_ = 0;  // the cluster was founded anew
+    tell_stable();
     publish_checkpoint();
+}
+
+// A result is known to stay before it is in the state.
+void Participant::tell_stable() {
+    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
+    const std::uint64_t now = std::min({member_.core().stable(), steps_.label().applied, last});
+    if (now <= told_stable_) return;
+    told_stable_ = now;
+    observer_.stable(now);
 }
 
 // ---- links

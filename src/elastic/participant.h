@@ -106,6 +106,7 @@ private:
     void stop_training();
     void begin_sync_if_still();
     void hash_if_due();
+    void tell_stable();
     void save_if_due();
     void publish_checkpoint();
     void finish_if_over();
@@ -127,6 +128,7 @@ private:
     double samples_per_s_ = 0.0;
     std::uint32_t told_speed_ = 0;
     std::uint64_t last_saved_ = 0;
+    std::uint64_t told_stable_ = 0;
     std::optional<Unstable> unstable_;
     ComputeThread thread_;
     Steps steps_;
