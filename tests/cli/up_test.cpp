@@ -1,0 +1,120 @@
+// Nodes as their users start them: real processes that found, join, die and leave.
+#include "cli/process.h"
+#include "cli/runs.h"
+#include "temporary_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+
+namespace chaos::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class Up : public ::testing::Test {
+protected:
+    Up() {
+        std::string run = mlp_run("steps = 1000000\neval_every = 0\ncheckpoint_every = 500\n");
+        const std::string threads = "threads = 2";
+        run.replace(run.find(threads), threads.size(), "threads = 1");  // there are several nodes
+        folder.write("run.toml", run);
+    }
+
+    [[nodiscard]] std::function<void()> at_home() const {
+        const std::string home = folder.path() / "home";
+        return [home] { ::setenv("CHAOS_HOME", home.c_str(), 1); };
+    }
+    [[nodiscard]] std::unique_ptr<Process> start(const std::vector<std::string>& arguments) const {
+        return std::make_unique<Process>(arguments, folder.path(), at_home());
+    }
+    [[nodiscard]] std::unique_ptr<Process> found(std::string& address) const {
+        auto node = start({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+        EXPECT_TRUE(node->wait_for_output("join with")) << node->err;
+        const std::size_t at = node->out.find("listens at ") + std::string("listens at ").size();
+        address = node->out.substr(at, node->out.find('\n', at) - at);
+        return node;
+    }
+    [[nodiscard]] std::unique_ptr<Process> join(const std::string& address, const std::string& dir) const {
+        auto node = start({"join", address, "--dir", dir});
+        EXPECT_TRUE(node->wait_for_output("trains with the others")) << node->out << node->err;
+        return node;
+    }
+    [[nodiscard]] Outcome run(const std::vector<std::string>& arguments) const {
+        return run_chaos(arguments, folder.path(), at_home());
+    }
+    [[nodiscard]] json status(const std::string& dir) const {
+        const Outcome told = run({"status", "--json", "--dir", dir});
+        EXPECT_EQ(told.code, 0) << told.err;
+        return json::parse(told.out);
+    }
+
+    TemporaryFolder folder;
+};
+
+TEST_F(Up, NodesJoinDieAndLeaveAndTheRunCanBeComputedAgain) {
+    std::string address;
+    const auto a = found(address);
+    const auto b = join(address, "b");
+    const auto c = join(address, "c");
+    EXPECT_EQ(status("c")["members"].size(), 3U);
+
+    b->signal(SIGKILL);
+    b->wait();
+    ASSERT_TRUE(c->wait_for_output("is no longer a member")) << c->err;
+    const json now = status("a");
+    EXPECT_EQ(now["members"].size(), 2U);
+    for (const char* field : {"node", "view", "epoch", "step", "members", "links", "state_hash", "loss"})
+        EXPECT_FALSE(now[field].is_null()) << field;
+
+    // The founder is nobody special.
+    const Outcome left = run({"leave", "--dir", "a"});
+    EXPECT_EQ(left.code, 0) << left.err;
+    EXPECT_EQ(a->wait(), 0) << a->err;
+    const std::uint64_t step = status("c")["step"];
+    while (status("c")["step"] <= step) {
+    }
+    c->signal(SIGINT);
+    EXPECT_EQ(c->wait(), 0) << c->err;
+
+    const Outcome checked = run({"journal", "check", "a", "b", "c"});
+    EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+    const Outcome again = run({"replay", "c", "a", "b"});
+    EXPECT_EQ(again.code, 0) << again.out << again.err;
+    EXPECT_THAT(again.out, HasSubstr("equal bits"));
+}
+
+TEST_F(Up, WhenAllWereDownTrainingGoesOn) {
+    std::string address;
+    std::uint64_t saved = 0;
+    {
+        const auto a = found(address);
+        const auto b = join(address, "b");
+        ASSERT_TRUE(a->wait_for_output("saved ")) << a->err;
+        const std::size_t at = a->out.find("step-") + 5;
+        saved = std::stoull(a->out.substr(at, 12));
+        a->signal(SIGKILL);
+        b->signal(SIGKILL);
+        a->wait();
+        b->wait();
+    }
+    const auto a = start({"up", "run.toml", "--dir", "a", "--listen", address});
+    const auto b = start({"join", address, "--dir", "b"});
+    ASSERT_TRUE(b->wait_for_output("trains with the others")) << b->out << b->err;
+    EXPECT_GT(saved, 0U);
+    EXPECT_GE(status("b")["step"], saved);
+    const Outcome checked = run({"journal", "check", "a", "b"});
+    EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+}
+
+TEST_F(Up, ANodeWithoutAnInvitationIsToldHowToGetOne) {
+    const Outcome refused = run({"join", "127.0.0.1:1", "--dir", "b"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("chaos institution invite"));
+}
+
+}  // namespace
+}  // namespace chaos::test
