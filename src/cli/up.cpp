@@ -177,7 +177,7 @@ Result<void> train_together(const NodeOptions& options, const fs::path& dir, con
         node_options.live.listen = {any_loopback};
         opened = open();
     }
-    CHAOS_CHECK(opened);
+    if (!opened) return opened;
     if (options.listen.empty() && !node_options.live.listen.empty())
         CHAOS_CHECK(write_file_atomically(dir / "address", running->participant().member().address()));
 
