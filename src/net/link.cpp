@@ -595,7 +595,7 @@ awaitable<void> Link::read_bulk(std::uint32_t number, StreamPtr stream) {
 }
 
 // This connection is no more; whoever reads or writes on it finds out.
-void Link::lose(BulkPlace& place, StreamPtr stream) {
+void Link::lose(BulkPlace& place, const StreamPtr& stream) {
     stream->close();
     if (ended || place.stream != stream) return;
     place.stream.reset();

@@ -105,7 +105,7 @@ struct Link : std::enable_shared_from_this<Link> {
     [[nodiscard]] std::size_t busy_places() const;
     std::optional<Pacer::Sample> ask_connections(std::chrono::nanoseconds elapsed);
     void set_limits(std::uint64_t all);
-    void lose(BulkPlace& place, StreamPtr stream);
+    void lose(BulkPlace& place, const StreamPtr& stream);
     [[nodiscard]] bool needs_connection(const BulkPlace& place) const;
     static void keep_unsent(BulkPlace& place, std::size_t bytes);
     // Whether that many frames can have arrived at the other end.
