@@ -39,8 +39,9 @@ Result<SumOrder> sum_order_of(const plan::SyncPlan& plan, std::span<const NodeId
         const std::vector<std::uint32_t> depths = depths_of(plan.trees[i].parent);
         std::vector<std::uint32_t> from_below(members.size());
         std::iota(from_below.begin(), from_below.end(), 0U);
-        std::ranges::stable_sort(from_below, std::ranges::greater{},
-                                 [&](std::uint32_t member) { return depths[member]; });
+        std::ranges::sort(from_below, [&](std::uint32_t x, std::uint32_t y) {
+            return depths[x] != depths[y] ? depths[x] > depths[y] : x < y;
+        });
         SumOrder::Tree& tree = order.trees.emplace_back();
         for (const std::uint32_t member : from_below) {
             const Branch& branch = schedules[member].branches[i];
