@@ -423,6 +423,10 @@ void Joiner::follow() {
             ++first;
             continue;
         }
+        if (is_asked(first, begin.asked_to)) {
+            ++states_[first].asked_to;
+            continue;
+        }
         DonorState* donor = find(begin.donor);
         if (donor == nullptr || !donor->linked || donor->blamed) {
             std::vector<DonorState*> others;
@@ -445,6 +449,14 @@ void Joiner::follow() {
         ask_part(*donor, span, step);
         // The same shards again, for the step after.
     }
+}
+
+// Its part of that result is on its way, or here.
+bool Joiner::is_asked(std::uint32_t shard, std::uint64_t step) const {
+    const auto covers = [&](ShardSpan span) { return span.first <= shard && shard < span.first + span.count; };
+    return std::ranges::any_of(
+               fetches_, [&](const auto& entry) { return entry.second.step == step && covers(entry.second.span); }) ||
+           std::ranges::any_of(parts_, [&](const Part& part) { return part.step == step && covers(part.span); });
 }
 
 void Joiner::ask_part(DonorState& donor, ShardSpan span, std::uint64_t step) {
@@ -489,7 +501,7 @@ void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
     const auto donors = static_cast<unsigned>(std::ranges::count(donors_, true, &DonorState::linked));
     for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
         Shard& shard = states_[i];
-        if (shard.stage != Shard::Stage::here || shard.job != 0 || shard.label.applied != step) continue;
+        if (shard.stage != Shard::Stage::here || shard.label.applied > step) continue;
         shard.donor = other;
         if (++shard.refusals >= donors) lose(shard);
     }

@@ -141,6 +141,7 @@ private:
     void ask_shards(DonorState& donor, state::ShardSpan span);
     void follow();
     void ask_part(DonorState& donor, state::ShardSpan span, std::uint64_t step);
+    [[nodiscard]] bool is_asked(std::uint32_t shard, std::uint64_t step) const;
     [[nodiscard]] NodeId linked_after(NodeId node) const;
     void ask_roots(bool now);
     [[nodiscard]] double ask_seconds_of(const DonorState& donor) const;

@@ -318,8 +318,18 @@ public:
         quick.per_sample = {};
         quick.before = [] {};
         Trainer again = Relative::open(run, quick);
+        // What members evaluated together is what one alone finds.
+        const auto evaluate = [&](const journal::Applied& step) {
+            for (const auto& [number, node] : nodes) {
+                const auto together = node->held_out.find(step.record.step + 1);
+                if (together == node->held_out.end()) continue;
+                const auto alone = again.evaluate();
+                EXPECT_EQ((*alone)->targets, together->second.targets);
+                EXPECT_NEAR((*alone)->loss / together->second.loss, 1.0, 1e-5) << "step " << together->first;
+            }
+        };
         const auto replayed = replay(*chain, {.applied = again.progress().step, .lineage = again.progress().lineage},
-                                     again, again.result_floats(), {.same = [](const journal::Applied&) {}});
+                                     again, again.result_floats(), {.same = evaluate});
         ASSERT_TRUE(replayed) << replayed.error().message << "\n" << log;
         EXPECT_FALSE(replayed->difference) << *replayed->difference << "\n" << log;
         EXPECT_EQ(replayed->steps, static_cast<std::uint64_t>(run.train.steps));

@@ -3,6 +3,8 @@
 
 #include "elastic/clan.h"
 
+#include <atomic>
+#include <limits>
 #include <random>
 
 namespace chaos::elastic {
@@ -45,24 +47,44 @@ TEST(Participant, JoinsWhileTheOthersTrain) {
     clan.expect_sound();
 }
 
-TEST(Participant, SurvivesTheDeathOfOneOfThree) {
+TEST(Participant, SurvivesTheDeathOfOneOfThreeTwentyTimes) {
     const auto seed = std::random_device{}();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    for (int round = 0; round < 20; ++round) {
-        Clan clan({.parameters = 60'000, .buffers = 8, .per_sample = microseconds(400), .before = [] {}}, 500);
-        ASSERT_TRUE(clan.gather(3)) << clan.log;
-        const std::uint64_t moment = clan.most_steps() + random() % 3;
+    Clan clan({.parameters = 60'000, .buffers = 8, .per_sample = microseconds(600), .before = [] {}}, 4000);
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    for (unsigned round = 0; round < 20; ++round) {
+        ASSERT_TRUE(clan.all_reach(clan.most_steps() + random() % 3)) << clan.log;
         const auto turns = random() % 400;
-        ASSERT_TRUE(clan.all_reach(moment)) << clan.log;
         std::uint64_t turned = 0;
         ASSERT_TRUE(clan.wait([&] { return turned++ == turns; }));
-        clan.kill(static_cast<unsigned>(random() % 3));
-        ASSERT_TRUE(clan.all_finish()) << clan.log;
+        clan.kill(std::next(clan.nodes.begin(), static_cast<long>(random() % 3))->first);
+        ASSERT_TRUE(clan.all_reach(clan.most_steps() + 3)) << clan.log;
         clan.expect_one_line();
-        clan.expect_sound();
-        if (HasFailure()) return;
+        Relative& next = clan.join(3 + round, {clan.nodes.begin()->first});
+        ASSERT_TRUE(clan.wait([&] { return next.trains(); })) << clan.log;
     }
+    ASSERT_LT(clan.most_steps(), 3900U);
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_sound();
+}
+
+// Everybody waits for the newcomer when somebody else dies.
+TEST(Participant, OneDiesWhileAnotherIsLetIn) {
+    Clan clan({.parameters = 60'000, .buffers = 8, .per_sample = microseconds(1000), .before = [] {}}, 2000);
+    ASSERT_TRUE(clan.gather(2)) << clan.log;
+    for (unsigned round = 0; round < 10; ++round) {
+        const unsigned oldest = clan.nodes.begin()->first;
+        const unsigned second = clan.nodes.rbegin()->first;
+        Relative& next = clan.join(2 + round, {oldest, second});
+        ASSERT_TRUE(clan.wait([&] { return next.first && next.steps + round % 3 >= *next.first; })) << clan.log;
+        clan.kill(round % 2 == 0 ? second : oldest);
+        ASSERT_TRUE(clan.wait([&] { return next.trains(); })) << clan.log;
+        clan.expect_one_line();
+    }
+    ASSERT_LT(clan.most_steps(), 1950U);
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_sound();
 }
 
 TEST(Participant, LeavesWithoutLosingAStep) {
@@ -91,6 +113,208 @@ TEST(Participant, SeveralJoinAtOnceSomeByOnesThatJoinThemselves) {
                                    [](const auto& node) { return node.first == 0 || node.second->trains(); });
     })) << clan.log;
     ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+// ---- joins that are disturbed
+
+constexpr double state_bytes = 1'200'000 * 3.0 * sizeof(float);
+
+// Its steps are slow enough for links that are slow.
+toy::ToyModel large_model() {
+    return {.parameters = 1'200'000, .buffers = 8, .per_sample = microseconds(30'000), .before = [] {}};
+}
+
+// Three train; a fourth has some of the state, and not all of it.
+void begin_slow_join(Clan& clan) {
+    clan.options.links.max_send_bytes_per_s = 32 << 20;
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    const Relative& joiner = clan.join(3, {0, 1, 2});
+    ASSERT_TRUE(clan.wait([&] { return joiner.participant->joiner().progress().shards > 10; })) << clan.log;
+    ASSERT_FALSE(joiner.synced_at) << clan.log;
+}
+
+TEST(Participant, JoinsAlthoughADonorDies) {
+    Clan clan(large_model(), 60);
+    begin_slow_join(clan);
+    if (HasFatalFailure()) return;
+    clan.kill(1);
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[3]->trains(); })) << clan.log;
+    EXPECT_LE(static_cast<double>(clan.nodes[3]->pulled.shard_bytes), 1.05 * state_bytes) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+TEST(Participant, JoinsAlthoughADonorFreezes) {
+    Clan clan(large_model(), 100);
+    begin_slow_join(clan);
+    if (HasFatalFailure()) return;
+    clan.nodes[1]->is_frozen = true;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[3]->trains(); })) << clan.log;
+    EXPECT_LE(static_cast<double>(clan.nodes[3]->pulled.shard_bytes), 1.05 * state_bytes) << clan.log;
+    clan.nodes[1]->is_frozen = false;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[1]->joins == 2 && clan.nodes[1]->trains(); })) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+TEST(Participant, NobodyNoticesAJoinerThatDies) {
+    Clan clan(large_model(), 60);
+    begin_slow_join(clan);
+    if (HasFatalFailure()) return;
+    clan.kill(3);
+    ASSERT_TRUE(clan.wait([&] {
+        return std::ranges::all_of(clan.nodes, [](const auto& entry) {
+            const Donor::Load load = entry.second->participant->donor().load();
+            return entry.second->view->members.size() == 3 && load.wishes == 0 && load.results <= 1 &&
+                   load.bytes_on_their_way == 0;
+        });
+    })) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    for (const auto& [number, node] : clan.nodes) EXPECT_EQ(node->exclusions, 0U) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+TEST(Participant, AWrongShardIsNamedAndPulledElsewhere) {
+    Clan clan(slow_model(), 400);
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    std::atomic<bool> spoil = false;
+    Relative* spoiler = nullptr;
+    toy::ToyModel spoilt = clan.model;
+    spoilt.before = [&] {
+        if (spoil.exchange(false)) spoiler->trainer.engine().arena().slot(0)[100'000] += 1.0F;
+    };
+    spoiler = &clan.join(1, {0}, spoilt);
+    ASSERT_TRUE(clan.wait([&] { return spoiler->trains(); })) << clan.log;
+    Relative& third = clan.join(2, {0, 1});
+    ASSERT_TRUE(clan.wait([&] { return third.trains(); })) << clan.log;
+    spoil = true;
+    ASSERT_TRUE(clan.wait([&] { return !spoil; }));
+    Relative& joiner = clan.join(3, {0, 1, 2});
+    ASSERT_TRUE(clan.wait([&] { return joiner.trains(); })) << clan.log;
+    const std::string named = cluster::brief(clan.home(1).id()) + " names another root";
+    const std::string blamed = cluster::brief(clan.home(1).id()) + " sent a wrong shard";
+    EXPECT_TRUE(joiner.notes.find(named) != std::string::npos || joiner.notes.find(blamed) != std::string::npos)
+        << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    EXPECT_EQ(joiner.memory(), clan.nodes[0]->memory());
+    EXPECT_EQ(joiner.memory(), third.memory());
+}
+
+// ---- away, and back
+
+TEST(Participant, WhoWasCutOffForAMomentPullsNoShards) {
+    Clan clan({.parameters = 400'000, .buffers = 8, .per_sample = microseconds(60'000), .before = [] {}}, 20);
+    clan.options.core.detect = 500 * cluster::millisecond;
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    clan.cut({2}, {0, 1});
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->view->members.size() == 2; })) << clan.log;
+    clan.mend();
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[2]->exclusions == 1 && clan.nodes[2]->synced_at; })) << clan.log;
+    EXPECT_EQ(clan.nodes[2]->pulled.shard_bytes, 0U) << clan.log;
+    EXPECT_GT(clan.nodes[2]->pulled.result_bytes, 0U) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+TEST(Participant, GoesOnFromTheOnlyCheckpointWhenAllWereDown) {
+    Clan clan(slow_model(), 400);
+    clan.options.core.found_after = 3 * cluster::second;
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->saved_steps.size() > 1; })) << clan.log;
+    const std::uint64_t saved = clan.nodes[0]->saved_steps.back();
+    for (unsigned number = 0; number < 3; ++number) clan.kill(number);
+    for (unsigned number = 0; number < 3; ++number) clan.start(number);
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[1]->trains() && clan.nodes[2]->trains(); })) << clan.log;
+    EXPECT_GE(clan.nodes[0]->restored_at, saved) << clan.log;
+    EXPECT_FALSE(clan.nodes[1]->restored_at) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+TEST(Participant, TwoHalvesGoOnApartAndMeetAgain) {
+    Clan clan(slow_model(), 1500);
+    clan.options.core.fork_after = cluster::second;
+    ASSERT_TRUE(clan.gather(4)) << clan.log;
+    clan.cut({0, 1}, {2, 3});
+    const auto alone = [&](unsigned number) {
+        const Relative& node = *clan.nodes[number];
+        return node.view->members.size() == 2 && node.steps > node.view->first_step + 5;
+    };
+    ASSERT_TRUE(clan.wait([&] { return alone(0) && alone(1) && alone(2) && alone(3); })) << clan.log;
+    clan.mend();
+    ASSERT_TRUE(clan.wait([&] {
+        return std::ranges::all_of(clan.nodes, [&](const auto& entry) {
+            const Relative& node = *entry.second;
+            return node.view->active_count() == 4 && node.steps > node.view->first_step + 2 &&
+                   node.view->name == clan.nodes[0]->view->name;
+        });
+    })) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_sound();
+}
+
+// ---- the end
+
+TEST(Participant, WhoComesWhenAllIsOverGetsWhatWasTrained) {
+    Clan clan(slow_model(), 150);
+    ASSERT_TRUE(clan.gather(2)) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    Relative& late = clan.join(2, {1});
+    ASSERT_TRUE(clan.wait([&] { return late.has_finished; })) << clan.log;
+    for (const auto& [number, node] : clan.nodes) EXPECT_EQ(node->saved_steps.back(), 150U);
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+// ---- what is contributed
+
+TEST(Participant, AContributionThatIsNoNumberIsLeftOutByAll) {
+    Clan clan(slow_model(), 300);
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    std::atomic<bool> spoil = false;
+    Relative* spoiler = nullptr;
+    std::optional<float> right;
+    toy::ToyModel spoilt = clan.model;
+    spoilt.before = [&] {
+        float& parameter = spoiler->trainer.engine().arena().parameters()[7];
+        if (right) parameter = *right;
+        right.reset();
+        if (!spoil.exchange(false)) return;
+        right = parameter;
+        parameter = std::numeric_limits<float>::quiet_NaN();
+    };
+    spoiler = &clan.join(1, {0}, spoilt);
+    ASSERT_TRUE(clan.wait([&] { return spoiler->trains(); })) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return spoiler->steps % 10 == 4; }));  // no hash is taken in the next steps
+    spoil = true;
+    ASSERT_TRUE(clan.wait([&] {
+        return std::ranges::all_of(clan.nodes, [](const auto& entry) { return !entry.second->culprits.empty(); });
+    })) << clan.log;
+    EXPECT_EQ(clan.nodes[0]->culprits, spoiler->culprits);
+    EXPECT_EQ(clan.nodes[0]->culprits.begin()->second, clan.home(1).id());
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    EXPECT_EQ(clan.nodes[0]->culprits.size(), 1U);
+    clan.expect_one_line();
+    EXPECT_EQ(clan.nodes[0]->memory(), spoiler->memory());
+}
+
+TEST(Participant, EvaluatesTogether) {
+    Clan clan(slow_model(), 250);
+    clan.run.train.eval_every = 20;
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    EXPECT_GE(clan.nodes[0]->held_out.size(), 12U);
+    EXPECT_TRUE(clan.nodes[0]->held_out.contains(250));
     clan.expect_one_line();
     clan.expect_sound();
 }
