@@ -86,6 +86,7 @@ void JournalCheck::read(const Adopted& adopted) {
     }
     for (const cluster::MemberInfo& member : view.members) members_.insert(member.id.node);
     if (view.settlement) report_.nodes.back().longest_pause_since_fault_ns = 0;
+    if (reading_.node && view.is_active(*reading_.node)) reading_.active_in = view.name;
 }
 
 void JournalCheck::place(std::uint64_t applied, const Name& lineage, bool synced) {
@@ -264,8 +265,11 @@ void JournalCheck::check_root(const Name& lineage, std::uint64_t applied, const 
 void JournalCheck::read(const Stable& stable) {
     const auto at = std::ranges::find(reading_.lineages, stable.steps, &std::pair<std::uint64_t, Name>::first);
     if (at != reading_.lineages.end()) lineages_[at->second].stable = true;
-    if (!reading_.view) return;
-    if (const auto known = views_.find(*reading_.view); known != views_.end())
+    // That the next step was completed proves it to all that came of that step's view. Without that, its members told
+    // each other, under the youngest view.
+    const std::optional<Name>& under = stable.steps < reading_.applied ? reading_.view : reading_.active_in;
+    if (!under) return;
+    if (const auto known = views_.find(*under); known != views_.end())
         known->second.stable = std::max(known->second.stable, stable.steps);
 }
 
@@ -276,6 +280,7 @@ void JournalCheck::read(const Skipped& skipped) {
 void JournalCheck::read(const Excluded&) {
     ++report_.nodes.back().exclusions;
     reading_.view.reset();
+    reading_.active_in.reset();
 }
 
 void JournalCheck::read(const Left&) {

@@ -143,6 +143,7 @@ void Participant::stop_training() {
     donor_.stop();
     first_step_.reset();
     unstable_.reset();
+    synced_ = 0;
     awaits_sync_ = false;
 }
 
@@ -189,6 +190,7 @@ void Participant::left() {
 void Participant::state_synced(const StateLabel& state, const cluster::Name& root) {
     steps_.begin_at(state.applied, state.lineage, [this, state] { trainer_.arrive(state.applied, state.lineage); });
     observer_.synced(state, root);
+    if (!first_step_) synced_ = state.applied;
     save_if_due();
     end_join_if_there();
     // Who was let in and lost track has pulled the state once more.
@@ -304,7 +306,8 @@ void Participant::save_if_alone(std::function<void(const Result<void>&)> then) {
 
 // What is stable is never undone.
 void Participant::publish_checkpoint() {
-    if (!unstable_ || !unstable_->written || unstable_->state.applied > member_.core().stable()) return;
+    if (!unstable_ || !unstable_->written || unstable_->state.applied > std::max(member_.core().stable(), synced_))
+        return;
     const std::uint64_t step = unstable_->state.applied;
     unstable_.reset();
     const fs::path path = checkpoints_.path_of(step);

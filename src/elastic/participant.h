@@ -127,6 +127,7 @@ private:
     std::optional<std::uint64_t> first_step_;  // this joiner was let in for
     double samples_per_s_ = 0.0;
     std::uint32_t told_speed_ = 0;
+    std::uint64_t synced_ = 0;  // steps of the state that donors said is stable
     std::uint64_t last_saved_ = 0;
     std::uint64_t told_stable_ = 0;
     std::optional<Unstable> unstable_;
