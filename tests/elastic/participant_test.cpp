@@ -219,9 +219,10 @@ TEST(Participant, WhoWasCutOffForAMomentPullsNoShards) {
         return other.view->members.size() == 2 && other.steps > other.view->first_step;
     })) << clan.log;
     clan.mend();
-    ASSERT_TRUE(clan.wait([&] { return clan.nodes[2]->joins == 2 && clan.nodes[2]->synced_at; })) << clan.log;
-    EXPECT_EQ(clan.nodes[2]->pulled.shard_bytes, 0U) << clan.log;
-    EXPECT_GT(clan.nodes[2]->pulled.result_bytes, 0U) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[2]->joins == 2 && clan.nodes[2]->trains(); })) << clan.log;
+    const Joiner::Progress pulled = clan.nodes[2]->participant->joiner().progress();
+    EXPECT_EQ(pulled.shard_bytes, 0U) << clan.log;
+    EXPECT_GT(pulled.result_bytes, 0U) << clan.log;
     ASSERT_TRUE(clan.all_finish()) << clan.log;
     clan.expect_one_line();
     clan.expect_sound();
