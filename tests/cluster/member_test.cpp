@@ -26,6 +26,14 @@ TEST(Member, NewcomersJoinByAnyMember) {
     EXPECT_TRUE(trains(village, {0, 1, 2, 3}));
 }
 
+TEST(Member, WhatAllSayToHaveAppliedIsStableBeforeTheNextStepCompletes) {
+    Village village;
+    populate(village, 3);
+    ASSERT_TRUE(trains(village, {0, 1, 2}));
+    EXPECT_TRUE(village.until([&] { return village.member(0).stable() == village.member(0).applied(); }));
+    for (const unsigned number : {1U, 2U}) EXPECT_GE(village.member(number).applied(), village.member(0).stable());
+}
+
 TEST(Member, ALeaverGoesAndTheOthersLoseNoStep) {
     Village village;
     populate(village, 4);
