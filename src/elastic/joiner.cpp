@@ -486,8 +486,8 @@ void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
     if (at == fetches_.end() || at->second.donor != from || !at->second.step) return;
     Fetch& fetch = at->second;
     const std::optional<cluster::Name> before = name_from(answer.before());
-    const std::optional<state::StepRecord> record = record_from(*fetch.step, answer.record());
-    if (!answer.absent() && before && record) {
+    const std::optional<state::StepRecord> record = record_from(answer.record());
+    if (!answer.absent() && before && record && record->step == *fetch.step) {
         fetch.answered = true;
         fetch.label = {.applied = *fetch.step, .lineage = *before};
         fetch.record = *record;

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "cluster/message.h"
+#include "elastic/work.h"
 #include "proto/journal.pb.h"
 
 #include <algorithm>
@@ -42,82 +43,66 @@ std::uint64_t hash_of(std::string_view payload) {
 
 // ---- one entry as a message, and back
 
-void set(std::string& bytes, const Name& name) {
-    bytes.assign(name.begin(), name.end());
-}
-
-void set(wire::NodeId& message, cluster::NodeId node) {
+void set(journal::wire::NodeId& message, cluster::NodeId node) {
     message.set_high(node.high);
     message.set_low(node.low);
 }
 
-void fill(wire::Entry& message, const Begun& begun) {
-    wire::Begun& said = *message.mutable_begun();
+void fill(journal::wire::Entry& message, const Begun& begun) {
+    journal::wire::Begun& said = *message.mutable_begun();
     set(*said.mutable_node(), begun.member.node);
     said.set_incarnation(begun.member.incarnation);
-    set(*said.mutable_run(), begun.run);
+    said.set_run(to_wire(begun.run));
     said.set_threads(begun.threads);
     said.set_version(begun.version);
 }
 
-void fill(wire::Entry& message, const Adopted& adopted) {
+void fill(journal::wire::Entry& message, const Adopted& adopted) {
     const std::vector<std::uint8_t> view = cluster::encode(*adopted.view);
     message.mutable_adopted()->mutable_view()->assign(view.begin(), view.end());
 }
 
-void fill(wire::Entry& message, const Applied& applied) {
-    wire::Applied& said = *message.mutable_applied();
-    wire::StepRecord& record = *said.mutable_record();
-    record.set_step(applied.record.step);
-    set(*record.mutable_view(), applied.record.view);
-    record.set_pass(applied.record.pass);
-    record.set_index(applied.record.index);
-    record.set_samples(applied.record.samples);
-    record.set_learning_rate(applied.record.scalars.learning_rate);
-    record.set_clip_scale(applied.record.scalars.clip_scale);
-    record.set_bias_correction1(applied.record.scalars.bias_correction1);
-    record.set_bias_correction2(applied.record.scalars.bias_correction2);
-    record.set_norm(applied.record.norm);
-    record.set_loss(applied.record.loss);
-    record.set_result_hash(applied.record.result_hash);
-    set(*said.mutable_lineage(), applied.lineage);
-    said.set_how(static_cast<wire::How>(applied.how));
+void fill(journal::wire::Entry& message, const Applied& applied) {
+    journal::wire::Applied& said = *message.mutable_applied();
+    *said.mutable_record() = to_wire(applied.record);
+    said.set_lineage(to_wire(applied.lineage));
+    said.set_how(static_cast<journal::wire::How>(applied.how));
     said.set_samples_lost(applied.samples_lost);
 }
 
-void fill(wire::Entry& message, const StateHash& hash) {
+void fill(journal::wire::Entry& message, const StateHash& hash) {
     message.mutable_state_hash()->set_applied(hash.applied);
-    set(*message.mutable_state_hash()->mutable_root(), hash.root);
+    message.mutable_state_hash()->set_root(to_wire(hash.root));
 }
 
-void fill(wire::Entry& message, const Synced& synced) {
+void fill(journal::wire::Entry& message, const Synced& synced) {
     message.mutable_synced()->set_applied(synced.applied);
-    set(*message.mutable_synced()->mutable_lineage(), synced.lineage);
-    set(*message.mutable_synced()->mutable_root(), synced.root);
+    message.mutable_synced()->set_lineage(to_wire(synced.lineage));
+    message.mutable_synced()->set_root(to_wire(synced.root));
 }
 
-void fill(wire::Entry& message, const Restored& restored) {
+void fill(journal::wire::Entry& message, const Restored& restored) {
     message.mutable_restored()->set_applied(restored.applied);
-    set(*message.mutable_restored()->mutable_lineage(), restored.lineage);
+    message.mutable_restored()->set_lineage(to_wire(restored.lineage));
 }
 
-void fill(wire::Entry& message, const Stable& stable) {
+void fill(journal::wire::Entry& message, const Stable& stable) {
     message.mutable_stable()->set_steps(stable.steps);
 }
 
-void fill(wire::Entry& message, const Skipped& skipped) {
-    wire::Skipped& said = *message.mutable_skipped();
+void fill(journal::wire::Entry& message, const Skipped& skipped) {
+    journal::wire::Skipped& said = *message.mutable_skipped();
     said.set_step(skipped.step);
-    set(*said.mutable_view(), skipped.view);
+    said.set_view(to_wire(skipped.view));
     if (skipped.node) set(*said.mutable_node(), *skipped.node);
     said.set_why(skipped.why);
 }
 
-void fill(wire::Entry& message, const Excluded& excluded) {
+void fill(journal::wire::Entry& message, const Excluded& excluded) {
     message.mutable_excluded()->set_why(excluded.why);
 }
 
-void fill(wire::Entry& message, const Left&) {
+void fill(journal::wire::Entry& message, const Left&) {
     message.mutable_left();
 }
 
@@ -139,82 +124,73 @@ private:
     bool good_ = true;
 };
 
-cluster::NodeId node_of(const wire::NodeId& message) {
+cluster::NodeId node_of(const journal::wire::NodeId& message) {
     return {.high = message.high(), .low = message.low()};
 }
 
-Applied applied_of(const wire::Applied& said, Names& name) {
-    const wire::StepRecord& record = said.record();
-    return {.record = {.step = record.step(),
-                       .view = name(record.view()),
-                       .pass = record.pass(),
-                       .index = record.index(),
-                       .samples = record.samples(),
-                       .scalars = {.learning_rate = record.learning_rate(),
-                                   .clip_scale = record.clip_scale(),
-                                   .bias_correction1 = record.bias_correction1(),
-                                   .bias_correction2 = record.bias_correction2()},
-                       .norm = record.norm(),
-                       .loss = record.loss(),
-                       .result_hash = record.result_hash()},
-            .lineage = name(said.lineage()),
-            .how = static_cast<How>(said.how()),
-            .samples_lost = said.samples_lost()};
+Result<Applied> applied_of(const journal::wire::Applied& said, Names& name) {
+    if (!journal::wire::How_IsValid(said.how())) return Error{"a step came about in an unknown way"};
+    const std::optional<state::StepRecord> record = record_from(said.record());
+    if (!record) return Error{"a step's record is none"};
+    return Applied{.record = *record,
+                   .lineage = name(said.lineage()),
+                   .how = static_cast<How>(said.how()),
+                   .samples_lost = said.samples_lost()};
 }
 
-Result<Adopted> adopted_of(const wire::Adopted& said) {
+Result<Adopted> adopted_of(const journal::wire::Adopted& said) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(said.view().data());
     CHAOS_TRY(cluster::ViewPtr view, cluster::decode_view({bytes, said.view().size()}));
     return Adopted{std::move(view)};
 }
 
-Result<Entry> entry_of(const wire::Entry& message) {
+Result<Entry> entry_of(const journal::wire::Entry& message) {
     Names name;
     std::optional<Entry> entry;
     switch (message.what_case()) {
-        case wire::Entry::kBegun:
+        case journal::wire::Entry::kBegun:
             entry =
                 Begun{.member = {.node = node_of(message.begun().node()), .incarnation = message.begun().incarnation()},
                       .run = name(message.begun().run()),
                       .threads = message.begun().threads(),
                       .version = message.begun().version()};
             break;
-        case wire::Entry::kAdopted: {
+        case journal::wire::Entry::kAdopted: {
             CHAOS_TRY(entry, adopted_of(message.adopted()));
             break;
         }
-        case wire::Entry::kApplied:
-            if (!wire::How_IsValid(message.applied().how())) return Error{"a step came about in an unknown way"};
-            entry = applied_of(message.applied(), name);
+        case journal::wire::Entry::kApplied: {
+            CHAOS_TRY(entry, applied_of(message.applied(), name));
             break;
-        case wire::Entry::kStateHash:
+        }
+        case journal::wire::Entry::kStateHash:
             entry = StateHash{.applied = message.state_hash().applied(), .root = name(message.state_hash().root())};
             break;
-        case wire::Entry::kSynced:
+        case journal::wire::Entry::kSynced:
             entry = Synced{.applied = message.synced().applied(),
                            .lineage = name(message.synced().lineage()),
                            .root = name(message.synced().root())};
             break;
-        case wire::Entry::kRestored:
+        case journal::wire::Entry::kRestored:
             entry = Restored{.applied = message.restored().applied(), .lineage = name(message.restored().lineage())};
             break;
-        case wire::Entry::kStable:
+        case journal::wire::Entry::kStable:
             entry = Stable{message.stable().steps()};
             break;
-        case wire::Entry::kSkipped:
+        case journal::wire::Entry::kSkipped:
             entry = Skipped{
                 .step = message.skipped().step(),
                 .view = name(message.skipped().view()),
                 .node = message.skipped().has_node() ? std::optional(node_of(message.skipped().node())) : std::nullopt,
                 .why = message.skipped().why()};
             break;
-        case wire::Entry::kExcluded:
+        case journal::wire::Entry::kExcluded:
             entry = Excluded{message.excluded().why()};
             break;
-        case wire::Entry::kLeft:
+        case journal::wire::Entry::kLeft:
             entry = Left{};
             break;
-        case wire::Entry::WHAT_NOT_SET:
+        case journal::wire::Entry::WHAT_NOT_SET:
             return Error{"it is of a kind that this program does not know"};
     }
     if (!name.good()) return Error{"a name in it has another length than 32 bytes"};
@@ -222,7 +198,7 @@ Result<Entry> entry_of(const wire::Entry& message) {
 }
 
 void put_entry(std::string& bytes, const TimedEntry& timed) {
-    wire::Entry message;
+    journal::wire::Entry message;
     message.set_time_ns(timed.time_ns);
     std::visit([&](const auto& entry) { fill(message, entry); }, timed.entry);
     const std::string payload = message.SerializeAsString();
@@ -349,7 +325,7 @@ Result<JournalEnd> read_journal(const std::filesystem::path& path,
     while (true) {
         CHAOS_TRY(const std::optional<std::string> payload, reader.next());
         if (!payload) break;
-        wire::Entry message;
+        journal::wire::Entry message;
         if (!message.ParseFromString(*payload)) return reader.about_last("is none of a journal");
         Result<Entry> entry = entry_of(message);
         if (!entry) return reader.about_last("makes no sense: " + entry.error().message);

@@ -28,8 +28,9 @@ std::string to_wire(const cluster::Name& name) {
     return {reinterpret_cast<const char*>(name.data()), name.size()};
 }
 
-wire::Record to_wire(const state::StepRecord& record) {
-    wire::Record to;
+wire::StepRecord to_wire(const state::StepRecord& record) {
+    wire::StepRecord to;
+    to.set_step(record.step);
     to.set_view(to_wire(record.view));
     to.set_pass(record.pass);
     to.set_index(record.index);
@@ -44,10 +45,10 @@ wire::Record to_wire(const state::StepRecord& record) {
     return to;
 }
 
-std::optional<state::StepRecord> record_from(std::uint64_t step, const wire::Record& record) {
+std::optional<state::StepRecord> record_from(const wire::StepRecord& record) {
     const std::optional<cluster::Name> view = name_from(record.view());
     if (!view) return std::nullopt;
-    return state::StepRecord{.step = step,
+    return state::StepRecord{.step = record.step(),
                              .view = *view,
                              .pass = record.pass(),
                              .index = record.index(),

@@ -23,8 +23,8 @@ namespace chaos::elastic {
 [[nodiscard]] std::optional<cluster::Name> name_from(const std::string& bytes);
 [[nodiscard]] std::string to_wire(const cluster::Name& name);
 
-[[nodiscard]] wire::Record to_wire(const state::StepRecord& record);
+[[nodiscard]] wire::StepRecord to_wire(const state::StepRecord& record);
 // nullopt: it is none.
-[[nodiscard]] std::optional<state::StepRecord> record_from(std::uint64_t step, const wire::Record& record);
+[[nodiscard]] std::optional<state::StepRecord> record_from(const wire::StepRecord& record);
 
 }  // namespace chaos::elastic
