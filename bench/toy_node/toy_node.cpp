@@ -102,7 +102,7 @@ ToyNode::ToyNode(net::asio::io_context& loop, const ToyCluster& cluster, unsigne
     : events_(std::move(events)),
       learner_(cluster),
       thread_(loop),
-      steps_(loop, thread_, learner_, cluster.floats, collective::Encoding::fp32,
+      steps_(loop, thread_, learner_, {.gradient = cluster.floats, .rest = 0}, collective::Encoding::fp32,
              {.applied = [this](const elastic::AppliedStep& step) { events_.applied(step.step, step.lineage); },
               .computed = [](std::uint64_t, std::chrono::nanoseconds) {},
               .note = [this](const std::string& text) { note(text); },

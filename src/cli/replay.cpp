@@ -36,7 +36,7 @@ Result<bool> replay(const ReplayOptions& options) {
         std::fflush(stdout);
     }};
     CHAOS_TRY(const elastic::ReplayReport report,
-              elastic::replay(chain, start, trainer, trainer.result_floats(), callbacks));
+              elastic::replay(chain, start, trainer, trainer.result_shape(), callbacks));
     if (report.difference) {
         std::printf("%s\n", report.difference->c_str());
         return false;

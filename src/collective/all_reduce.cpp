@@ -36,26 +36,39 @@ AllReduce::AllReduce(Transport& transport, BufferPool& pool, std::shared_ptr<con
         results_missing_ += branch.chunks;
         // The padding behind a range is part of what others may be given.
         if (fp32()) continue;
-        const std::uint64_t end =
-            i + 1 < trees_.size() ? schedule_->branches[i + 1].first_byte : schedule_->result_bytes;
-        std::memset(encoded_result_.get() + end - sizeof(float), 0, sizeof(float));
+        for (const Piece& piece : branch.pieces) {
+            const std::uint64_t bytes = padded_bytes(schedule_->options.encoding, piece.floats.count);
+            if (bytes > 0)
+                std::memset(encoded_result_.get() + piece.first_byte + bytes - sizeof(float), 0, sizeof(float));
+        }
     }
+    if (fp32()) std::fill(vectors_.residual.begin(), vectors_.residual.end(), 0.0F);
 }
 
-void AllReduce::start() {
-    if (outcome_) return;
-    if (fp32()) std::fill(vectors_.residual.begin(), vectors_.residual.end(), 0.0F);
+void AllReduce::ready(std::size_t parts) {
+    CHAOS_ASSERT(parts <= schedule_->parts());
+    if (outcome_ || parts <= parts_ready_) return;
+    const std::size_t before = std::exchange(parts_ready_, parts);
     std::uint32_t longest = 0;
-    for (const Branch& branch : schedule_->branches) longest = std::max(longest, branch.chunks);
-    // All trees begin at once.
-    for (std::uint32_t chunk = 0; chunk < longest; ++chunk) {
+    for (std::uint32_t tree = 0; tree < trees_.size(); ++tree)
+        longest = std::max(longest, schedule_->chunks_of(tree, parts) - schedule_->chunks_of(tree, before));
+    // All trees go on at once.
+    for (std::uint32_t i = 0; i < longest; ++i) {
         for (std::uint32_t tree = 0; tree < trees_.size(); ++tree) {
-            const Branch& branch = schedule_->branches[tree];
-            const bool due = !branch.parent || chunk < branch.window_chunks;
-            if (chunk < branch.chunks && branch.children.empty() && due) contribute(tree, chunk);
+            const std::uint32_t chunk = schedule_->chunks_of(tree, before) + i;
+            if (chunk < schedule_->chunks_of(tree, parts) && may_contribute(tree, chunk)) contribute(tree, chunk);
         }
     }
     if (results_missing_ == 0 && !outcome_) end(Complete{.lost = lost_});
+}
+
+// All that this member's sum of an open chunk consists of is there, and whoever gets it has a place for it.
+bool AllReduce::may_contribute(std::uint32_t tree, std::uint32_t chunk) const {
+    const Branch& branch = schedule_->branches[tree];
+    if (chunk >= schedule_->chunks_of(tree, parts_ready_)) return false;
+    if (branch.children.empty()) return !branch.parent || in_window(tree, chunk);
+    const std::vector<std::uint32_t>& arrived = trees_[tree].arrived;
+    return in_window(tree, chunk) && arrived[chunk % arrived.size()] == branch.children.size();
 }
 
 std::variant<Place, Why> AllReduce::place_for(NodeId from, const ChunkHeader& header) {
@@ -111,8 +124,8 @@ void AllReduce::arrived(NodeId from, const ChunkHeader& header) {
     Staged& place = staged(from, header);
     CHAOS_ASSERT(place.buffer != nullptr && !place.arrived);
     place.arrived = true;
-    const std::size_t children = schedule_->branches[header.tree].children.size();
-    if (++tree.arrived[header.chunk % tree.arrived.size()] == children) contribute(header.tree, header.chunk);
+    ++tree.arrived[header.chunk % tree.arrived.size()];
+    if (may_contribute(header.tree, header.chunk)) contribute(header.tree, header.chunk);
 }
 
 void AllReduce::dropped(NodeId from, const ChunkHeader& header) {
@@ -209,7 +222,7 @@ void AllReduce::end(Outcome outcome) {
 // All sums of the chunk are there: makes this member's, and passes it on.
 void AllReduce::contribute(std::uint32_t tree, std::uint32_t chunk) {
     const Branch& branch = schedule_->branches[tree];
-    const Schedule::Range floats = schedule_->floats_of(tree, chunk);
+    const Range floats = schedule_->floats_of(tree, chunk);
     const std::uint64_t bytes = schedule_->bytes_of(tree, chunk).count;
     Buffer buffer;
     if (!branch.parent) {
@@ -233,7 +246,7 @@ void AllReduce::contribute(std::uint32_t tree, std::uint32_t chunk) {
 }
 
 void AllReduce::reduce(std::uint32_t tree, std::uint32_t chunk, std::span<std::byte> sum) {
-    const Schedule::Range floats = schedule_->floats_of(tree, chunk);
+    const Range floats = schedule_->floats_of(tree, chunk);
     for (std::uint64_t first = 0; first < floats.count; first += piece_floats) {
         const std::uint64_t count = std::min(piece_floats, floats.count - first);
         const Encoding encoding = schedule_->options.encoding;
@@ -275,12 +288,12 @@ void AllReduce::know(std::uint32_t tree, std::uint32_t chunk) {
     trees_[tree].progress[chunk] = Progress::known;
     for (const NodeId child : branch.children) send(child, tree, chunk, true, bytes, result_owner());
     if (branch.parent && !fp32()) {
-        const Schedule::Range floats = schedule_->floats_of(tree, chunk);
+        const Range floats = schedule_->floats_of(tree, chunk);
         decode(schedule_->options.encoding, bytes, vectors_.output.subspan(floats.first, floats.count));
     }
     --results_missing_;
     const std::uint64_t next = std::uint64_t{chunk} + branch.window_chunks;
-    if (branch.parent && branch.children.empty() && next < branch.chunks)
+    if (branch.parent && branch.children.empty() && next < schedule_->chunks_of(tree, parts_ready_))
         contribute(tree, static_cast<std::uint32_t>(next));
     if (results_missing_ == 0) end(Complete{.lost = lost_});
 }
@@ -300,10 +313,10 @@ void AllReduce::send(NodeId to, std::uint32_t tree, std::uint32_t chunk, bool do
 
 std::span<std::byte> AllReduce::result_place(std::uint32_t tree, std::uint32_t chunk) {
     if (fp32()) {
-        const Schedule::Range floats = schedule_->floats_of(tree, chunk);
+        const Range floats = schedule_->floats_of(tree, chunk);
         return std::as_writable_bytes(vectors_.output.subspan(floats.first, floats.count));
     }
-    const Schedule::Range bytes = schedule_->bytes_of(tree, chunk);
+    const Range bytes = schedule_->bytes_of(tree, chunk);
     return {encoded_result_.get() + bytes.first, bytes.count};
 }
 

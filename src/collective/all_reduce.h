@@ -18,6 +18,9 @@
 // exchange no chunk is ever told to wait, so that no chunk can stand in the way of one that others wait for. Encodings
 // other than fp32 keep the encoded result besides, for those who must have it from this member later.
 //
+// A vector whose values come about in parts (Schedule::parts) need not be there when the exchange begins: what others
+// send is taken from the beginning, and a chunk is contributed to once its part is there.
+//
 // Driven by its calls alone: no threads, no locks, no clocks.
 #pragma once
 
@@ -37,7 +40,8 @@ struct Vectors {
     std::span<const float> input;  // this member's contribution
     std::span<float> output;
     std::span<float> residual;  // empty, or where to write what this member's encodings left out
-    // Keeps them alive. All must stay unchanged until it is released: chunks leave straight from there.
+    // Keeps them alive. All must stay unchanged until it is released, except for parts of the input that are not there
+    // yet: chunks leave straight from there.
     std::shared_ptr<const void> owner;
 };
 
@@ -54,7 +58,8 @@ public:
               Vectors vectors);
 
     [[nodiscard]] ExchangeId id() const { return id_; }
-    void start();
+    // The first so many parts of the input are there. They become more, never less.
+    void ready(std::size_t parts);
 
     // As Receiver's, for chunks of this exchange. A refused chunk changes nothing, except that a neighbour's other plan
     // ends the exchange.
@@ -101,6 +106,7 @@ private:
     [[nodiscard]] bool is_lost(NodeId peer) const;
 
     void let_go(NodeId from, const ChunkHeader& header);
+    [[nodiscard]] bool may_contribute(std::uint32_t tree, std::uint32_t chunk) const;
     void contribute(std::uint32_t tree, std::uint32_t chunk);
     void reduce(std::uint32_t tree, std::uint32_t chunk, std::span<std::byte> sum);
     void reduce_piece(std::uint32_t tree, std::uint32_t chunk, std::uint64_t first, std::span<const float> own,
@@ -120,6 +126,7 @@ private:
     Vectors vectors_;
     Buffer encoded_result_;  // none for fp32: that is the output
     std::vector<Tree> trees_;
+    std::size_t parts_ready_ = 0;
     std::uint64_t results_missing_ = 0;
     std::uint64_t places_given_ = 0;
     std::vector<NodeId> lost_;

@@ -23,7 +23,8 @@ Engine::Engine(Transport& transport, Callbacks callbacks) : transport_(transport
     CHAOS_ASSERT(callbacks_.ended && callbacks_.refused);
 }
 
-Result<void> Engine::begin(ExchangeId id, std::shared_ptr<const Schedule> schedule, Vectors vectors) {
+Result<void> Engine::begin(ExchangeId id, std::shared_ptr<const Schedule> schedule, Vectors vectors,
+                           std::optional<std::size_t> parts_ready) {
     if (newest_ && id <= *newest_) return Error{say(id) + " does not follow " + say(*newest_)};
     if (running() >= max_running) return Error{say(id) + " must wait: earlier exchanges have not ended"};
     if (vectors.input.size() != schedule->floats || vectors.output.size() != schedule->floats ||
@@ -32,14 +33,22 @@ Result<void> Engine::begin(ExchangeId id, std::shared_ptr<const Schedule> schedu
     newest_ = id;
     forget_old();
     cancel_unfinished();
+    const std::size_t ready = parts_ready.value_or(schedule->parts());
     auto entry = std::make_shared<Entry>(
         Entry{AllReduce(transport_, pool_, std::move(schedule), id, std::move(vectors)), false});
     entries_.push_back(entry);
     for (const NodeId peer : lost_) entry->exchange.peer_lost(peer);
-    entry->exchange.start();
+    entry->exchange.ready(ready);
     for (const NodeId peer : std::exchange(waiting_, {})) transport_.resume(peer);
     report(entry);
     return {};
+}
+
+void Engine::ready(ExchangeId id, std::size_t parts) {
+    const EntryPtr entry = find(id);
+    if (entry == nullptr) return;
+    entry->exchange.ready(parts);
+    report(entry);
 }
 
 void Engine::peer_lost(NodeId peer) {

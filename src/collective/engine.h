@@ -39,8 +39,11 @@ public:
     Engine(Transport& transport, Callbacks callbacks);
 
     // Refuses an exchange that does not follow the last one begun, vectors of another length than the schedule's, and
-    // more than max_running at once.
-    [[nodiscard]] Result<void> begin(ExchangeId id, std::shared_ptr<const Schedule> schedule, Vectors vectors);
+    // more than max_running at once. `parts_ready`: those of the input that are there; none: all.
+    [[nodiscard]] Result<void> begin(ExchangeId id, std::shared_ptr<const Schedule> schedule, Vectors vectors,
+                                     std::optional<std::size_t> parts_ready = std::nullopt);
+    // The first so many parts of the exchange's input are there now. Nothing happens where it runs no more.
+    void ready(ExchangeId id, std::size_t parts);
 
     // There is no way to a peer: what needs it is interrupted, now and when it begins, until there is one again.
     void peer_lost(NodeId peer);

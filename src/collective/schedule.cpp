@@ -11,7 +11,7 @@ namespace chaos::collective {
 namespace {
 
 // Named by the hash: members that cut or add differently refuse each other's chunks.
-constexpr std::uint64_t engine_version = 2;
+constexpr std::uint64_t engine_version = 3;
 
 std::uint64_t chunk_floats(const ScheduleOptions& options) {
     return options.chunk_bytes / sizeof(float);
@@ -69,11 +69,31 @@ Result<void> check_plan(const plan::SyncPlan& plan, std::size_t members) {
     return {};
 }
 
+// Together they are the vector, each float once.
+Result<void> check_parts(std::span<const Range> parts, std::uint64_t floats) {
+    std::vector<Range> sorted(parts.begin(), parts.end());
+    std::ranges::sort(sorted, {}, &Range::first);
+    std::uint64_t at = 0;
+    for (const Range& part : sorted) {
+        if (part.first != at || part.count == 0 || part.count > floats - at)
+            return Error{"the parts of the vector leave gaps, or overlap"};
+        at += part.count;
+    }
+    if (at != floats) return Error{"the parts of the vector are not all of it"};
+    return {};
+}
+
 // In proportion to the longest tree's, but enough for a chunk on each hop of a short way.
 std::uint32_t window_of(const plan::SyncTree& tree, std::uint64_t longest, const ScheduleOptions& options) {
     constexpr std::uint32_t least = 4;
     const std::uint64_t part = plan::mul_div(options.window_chunks, tree.bytes, longest);
     return std::min(options.window_chunks, std::max(least, static_cast<std::uint32_t>(part)));
+}
+
+// The one that this chunk is of.
+const Piece& piece_of(const Branch& branch, std::uint32_t chunk) {
+    const auto after = std::ranges::upper_bound(branch.pieces, chunk, {}, &Piece::first_chunk);
+    return *(after - 1);
 }
 
 std::uint64_t hash_of(const plan::SyncPlan& plan, const ScheduleOptions& options, std::span<const NodeId> members) {
@@ -85,6 +105,8 @@ std::uint64_t hash_of(const plan::SyncPlan& plan, const ScheduleOptions& options
     std::iota(order.begin(), order.end(), 0U);
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return members[a] < members[b]; });
     for (const std::uint32_t member : order) words.insert(words.end(), {members[member].high, members[member].low});
+    words.push_back(options.parts.size());
+    for (const Range& part : options.parts) words.insert(words.end(), {part.first, part.count});
     for (const plan::SyncTree& tree : plan.trees) {
         words.push_back(tree.bytes);
         for (const std::uint32_t member : order) {
@@ -97,15 +119,21 @@ std::uint64_t hash_of(const plan::SyncPlan& plan, const ScheduleOptions& options
 
 }  // namespace
 
-Schedule::Range Schedule::floats_of(std::uint32_t tree, std::uint32_t chunk) const {
+std::uint32_t Schedule::chunks_of(std::uint32_t tree, std::size_t parts) const {
     const Branch& branch = branches[tree];
-    const std::uint64_t begin = chunk * chunk_floats(options);
-    return {branch.first_float + begin, std::min(chunk_floats(options), branch.floats - begin)};
+    return parts < branch.pieces.size() ? branch.pieces[parts].first_chunk : branch.chunks;
 }
 
-Schedule::Range Schedule::bytes_of(std::uint32_t tree, std::uint32_t chunk) const {
-    const std::uint64_t before = encoded_bytes(options.encoding, chunk * chunk_floats(options));
-    return {branches[tree].first_byte + before, encoded_bytes(options.encoding, floats_of(tree, chunk).count)};
+Range Schedule::floats_of(std::uint32_t tree, std::uint32_t chunk) const {
+    const Piece& piece = piece_of(branches[tree], chunk);
+    const std::uint64_t begin = (chunk - piece.first_chunk) * chunk_floats(options);
+    return {piece.floats.first + begin, std::min(chunk_floats(options), piece.floats.count - begin)};
+}
+
+Range Schedule::bytes_of(std::uint32_t tree, std::uint32_t chunk) const {
+    const Piece& piece = piece_of(branches[tree], chunk);
+    const std::uint64_t before = encoded_bytes(options.encoding, (chunk - piece.first_chunk) * chunk_floats(options));
+    return {piece.first_byte + before, encoded_bytes(options.encoding, floats_of(tree, chunk).count)};
 }
 
 std::uint64_t Schedule::max_staging_bytes() const {
@@ -115,6 +143,10 @@ std::uint64_t Schedule::max_staging_bytes() const {
         slots += window * (branch.children.size() + (branch.parent ? 1 : 0));
     }
     return slots * slot_bytes;
+}
+
+std::uint64_t padded_bytes(Encoding encoding, std::uint64_t floats) {
+    return (encoded_bytes(encoding, floats) + sizeof(float) - 1) / sizeof(float) * sizeof(float);
 }
 
 std::uint32_t fit_chunk_bytes(const plan::SyncRequest& request) {
@@ -148,6 +180,26 @@ std::uint32_t fit_window_chunks(const plan::SyncRequest& request, const plan::Sy
     return static_cast<std::uint32_t>(std::clamp(window, least, most));
 }
 
+std::vector<std::vector<Range>> ranges_of(const plan::SyncPlan& plan, std::span<const Range> parts) {
+    constexpr std::uint64_t align_floats = 16;
+    std::vector<std::vector<Range>> ranges;
+    std::uint64_t total = 0;
+    for (const plan::SyncTree& tree : plan.trees) total += tree.bytes;
+    for (const plan::SyncTree& tree : plan.trees) {
+        std::vector<Range>& of_tree = ranges.emplace_back();
+        if (parts.empty()) of_tree.push_back({tree.first_byte / sizeof(float), tree.bytes / sizeof(float)});
+        for (const Range& part : parts) {
+            const auto cut = [&](std::uint64_t byte) {
+                if (byte == total) return part.count;
+                return plan::mul_div(part.count, byte, total) / align_floats * align_floats;
+            };
+            const std::uint64_t begin = cut(tree.first_byte);
+            of_tree.push_back({part.first + begin, cut(tree.first_byte + tree.bytes) - begin});
+        }
+    }
+    return ranges;
+}
+
 Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeId> members, NodeId self,
                                const ScheduleOptions& options) {
     CHAOS_CHECK(check_options(options));
@@ -167,21 +219,27 @@ Result<Schedule> make_schedule(const plan::SyncPlan& plan, std::span<const NodeI
     schedule.self = self;
     schedule.options = options;
     schedule.hash = hash_of(plan, options, members);
-    for (const plan::SyncTree& tree : plan.trees) {
+    for (const plan::SyncTree& tree : plan.trees) schedule.floats += tree.bytes / sizeof(float);
+    if (!options.parts.empty()) CHAOS_CHECK(check_parts(options.parts, schedule.floats));
+    const std::vector<std::vector<Range>> ranges = ranges_of(plan, options.parts);
+    for (std::size_t t = 0; t < plan.trees.size(); ++t) {
+        const plan::SyncTree& tree = plan.trees[t];
         Branch& branch = schedule.branches.emplace_back();
-        branch.first_float = schedule.floats;
-        branch.floats = tree.bytes / sizeof(float);
-        const std::uint64_t chunks = (branch.floats + chunk_floats(options) - 1) / chunk_floats(options);
-        if (chunks > UINT32_MAX) return Error{"a tree of the sync plan has too many chunks; take longer ones"};
-        branch.chunks = static_cast<std::uint32_t>(chunks);
         branch.window_chunks = window_of(tree, longest, options);
-        branch.first_byte = schedule.result_bytes;
-        // Chunks hold whole blocks and ranges are padded, so that every chunk is aligned as a float is.
-        const std::uint64_t bytes = encoded_bytes(options.encoding, branch.floats);
-        schedule.result_bytes += (bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
-        schedule.floats += branch.floats;
-        schedule.slot_bytes = std::max(schedule.slot_bytes,
-                                       encoded_bytes(options.encoding, std::min(chunk_floats(options), branch.floats)));
+        for (const Range& floats : ranges[t]) {
+            const std::uint64_t chunks =
+                branch.chunks + (floats.count + chunk_floats(options) - 1) / chunk_floats(options);
+            if (chunks > UINT32_MAX) return Error{"a tree of the sync plan has too many chunks; take longer ones"};
+            // fp32 is encoded as it is, where it is.
+            const bool plain = options.encoding == Encoding::fp32;
+            branch.pieces.push_back({.floats = floats,
+                                     .first_chunk = branch.chunks,
+                                     .first_byte = plain ? floats.first * sizeof(float) : schedule.result_bytes});
+            branch.chunks = static_cast<std::uint32_t>(chunks);
+            schedule.result_bytes += padded_bytes(options.encoding, floats.count);
+            schedule.slot_bytes = std::max(
+                schedule.slot_bytes, encoded_bytes(options.encoding, std::min(chunk_floats(options), floats.count)));
+        }
         if (tree.parent[own] != own) branch.parent = members[tree.parent[own]];
         for (std::uint32_t i = 0; i < members.size(); ++i) {
             if (i != own && tree.parent[i] == own) branch.children.push_back(members[i]);
@@ -198,8 +256,8 @@ Result<void> decode_result(const Schedule& schedule, std::span<const std::byte> 
     }
     for (std::uint32_t tree = 0; tree < schedule.branches.size(); ++tree) {
         for (std::uint32_t chunk = 0; chunk < schedule.branches[tree].chunks; ++chunk) {
-            const Schedule::Range bytes = schedule.bytes_of(tree, chunk);
-            const Schedule::Range floats = schedule.floats_of(tree, chunk);
+            const Range bytes = schedule.bytes_of(tree, chunk);
+            const Range floats = schedule.floats_of(tree, chunk);
             decode(schedule.options.encoding, encoded.subspan(bytes.first, bytes.count),
                    result.subspan(floats.first, floats.count));
         }

@@ -1,7 +1,6 @@
 #include "collective/sum_in_order.h"
 
 #include "base/assert.h"
-#include "collective/schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -21,15 +20,16 @@ std::vector<std::uint32_t> depths_of(const std::vector<std::uint32_t>& parent) {
 
 }  // namespace
 
-Result<SumOrder> sum_order_of(const plan::SyncPlan& plan, std::span<const NodeId> members, Encoding encoding) {
-    if (encoding != Encoding::fp32)
-        return Error{std::string("gradients that travel as ") + name_of(encoding) +
+Result<SumOrder> sum_order_of(const plan::SyncPlan& plan, std::span<const NodeId> members,
+                              const ScheduleOptions& options) {
+    if (options.encoding != Encoding::fp32)
+        return Error{std::string("gradients that travel as ") + name_of(options.encoding) +
                      " cannot be summed again: what was rounded off is not known"};
     // The members' own schedules say who adds whose sums, and in which order.
     std::vector<Schedule> schedules;
     std::map<NodeId, std::uint32_t> index;
     for (const NodeId member : members) {
-        CHAOS_TRY(Schedule schedule, make_schedule(plan, members, member, {.encoding = encoding}));
+        CHAOS_TRY(Schedule schedule, make_schedule(plan, members, member, options));
         index.emplace(member, static_cast<std::uint32_t>(schedules.size()));
         schedules.push_back(std::move(schedule));
     }
@@ -45,13 +45,14 @@ Result<SumOrder> sum_order_of(const plan::SyncPlan& plan, std::span<const NodeId
         SumOrder::Tree& tree = order.trees.emplace_back();
         for (const std::uint32_t member : from_below) {
             const Branch& branch = schedules[member].branches[i];
-            tree.first_float = branch.first_float;
-            tree.floats = branch.floats;
             if (!branch.parent) tree.root = member;
             for (const NodeId child : branch.children)
                 tree.additions.push_back({.into = member, .from = index.at(child)});
         }
-        order.floats += tree.floats;
+        for (const Piece& piece : schedules.front().branches[i].pieces) {
+            tree.ranges.push_back(piece.floats);
+            order.floats += piece.floats.count;
+        }
     }
     return order;
 }
@@ -60,12 +61,14 @@ void sum_in_order(const SumOrder& order, std::span<std::vector<float>> parts, st
     CHAOS_ASSERT(parts.size() == order.members && result.size() == order.floats);
     CHAOS_ASSERT(std::ranges::all_of(parts, [&](const auto& part) { return part.size() == order.floats; }));
     for (const SumOrder::Tree& tree : order.trees) {
-        const auto range_of = [&](std::uint32_t member) {
-            return std::span(parts[member]).subspan(tree.first_float, tree.floats);
-        };
-        for (const auto [into, from] : tree.additions)
-            add_decoded(Encoding::fp32, range_of(into), std::as_bytes(range_of(from)), range_of(into));
-        std::ranges::copy(range_of(tree.root), result.begin() + static_cast<std::ptrdiff_t>(tree.first_float));
+        for (const Range& range : tree.ranges) {
+            const auto part_of = [&](std::uint32_t member) {
+                return std::span(parts[member]).subspan(range.first, range.count);
+            };
+            for (const auto [into, from] : tree.additions)
+                add_decoded(Encoding::fp32, part_of(into), std::as_bytes(part_of(from)), part_of(into));
+            std::ranges::copy(part_of(tree.root), result.begin() + static_cast<std::ptrdiff_t>(range.first));
+        }
     }
 }
 

@@ -4,8 +4,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "collective/encoding.h"
-#include "collective/transport.h"
+#include "collective/schedule.h"
 #include "plan/sync_plan.h"
 
 #include <cstdint>
@@ -21,8 +20,7 @@ struct SumOrder {
         std::uint32_t from = 0;
     };
     struct Tree {
-        std::uint64_t first_float = 0;
-        std::uint64_t floats = 0;
+        std::vector<Range> ranges;
         std::uint32_t root = 0;
         std::vector<Addition> additions;  // one after the other
     };
@@ -34,7 +32,7 @@ struct SumOrder {
 // `members` are the nodes that the plan's indexes mean. Refuses in words a plan that makes no sense, and encodings
 // other than fp32: what they round off goes into later steps, which one step does not know.
 [[nodiscard]] Result<SumOrder> sum_order_of(const plan::SyncPlan& plan, std::span<const NodeId> members,
-                                            Encoding encoding);
+                                            const ScheduleOptions& options);
 
 // `parts` are the members' contributions, in the order of `members`. They are used up: sums are made in them.
 void sum_in_order(const SumOrder& order, std::span<std::vector<float>> parts, std::span<float> result);

@@ -12,7 +12,9 @@
 #include "state/arena.h"
 #include "state/manifest.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +35,9 @@ struct Part {
     std::uint64_t step = 0;  // seeds dropout, together with each sample's number
     float weight = 1.0F;
     bool first = true;
+    // Told while the gradient is computed, as far as that is known: what the result holds from here on, up to the
+    // gradient's end, is final. Each time less than before.
+    std::function<void(std::size_t from)> ready = nullptr;
 };
 
 // What a batch showed. `loss` is the mean over targets.

@@ -4,7 +4,9 @@
 #include "base/result.h"
 #include "cluster/view.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace chaos::elastic {
@@ -22,6 +24,9 @@ public:
         NodeId self;                        // whose part it is
         bool first = true;                  // nothing of it was computed before: `into` holds zeros
         std::span<const SampleRange> more;  // of the step's batch: to be added to what was
+        // Told while it computes: from here on, up to the end of the gradient, `into` is final. Each time less than
+        // before.
+        std::function<void(std::size_t from)> ready = [](std::size_t) {};
     };
     virtual ~Learner() = default;
 

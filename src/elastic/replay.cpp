@@ -2,7 +2,6 @@
 
 #include "cluster/ancestry.h"
 #include "collective/sum_in_order.h"
-#include "elastic/gradient_plan.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -74,8 +73,8 @@ private:
 
 class Replaying {
 public:
-    Replaying(const CommittedChain& chain, Learner& learner, std::size_t floats)
-        : chain_(chain), learner_(learner), result_(floats) {}
+    Replaying(const CommittedChain& chain, Learner& learner, const ResultShape& shape)
+        : chain_(chain), learner_(learner), shape_(shape), result_(shape.floats()) {}
 
     // What was not the same; nullopt: nothing.
     [[nodiscard]] Result<std::optional<std::string>> repeat(const Applied& applied) {
@@ -102,8 +101,8 @@ private:
                 return Error{"step " + std::to_string(record.step) + " was committed under view " +
                              cluster::brief(record.view) + ", which no journal holds; give those of more nodes"};
             view_ = known->second;
-            CHAOS_TRY(const GradientPlan made, gradient_plan_of(*view_, result_.size()));
-            CHAOS_TRY(order_, collective::sum_order_of(made.plan, made.members, collective::Encoding::fp32));
+            CHAOS_TRY(const GradientPlan made, gradient_plan_of(*view_, shape_));
+            CHAOS_TRY(order_, collective::sum_order_of(made.plan, made.members, made.options));
             members_ = made.members;
             parts_.resize(members_.size(), std::vector<float>(result_.size()));
         }
@@ -128,6 +127,7 @@ private:
 
     const CommittedChain& chain_;
     Learner& learner_;
+    ResultShape shape_;
     ViewPtr view_;
     std::vector<NodeId> members_;
     collective::SumOrder order_;
@@ -162,7 +162,7 @@ Result<CommittedChain> chain_of(std::span<const std::vector<TimedEntry>> journal
 }
 
 Result<ReplayReport> replay(const CommittedChain& chain, const ReplayStart& start, Learner& learner,
-                            std::size_t result_floats, const ReplayCallbacks& callbacks) {
+                            const ResultShape& shape, const ReplayCallbacks& callbacks) {
     if (start.applied < chain.first_step)
         return Error{"the journal begins at step " + std::to_string(chain.first_step) +
                      ": replay the journal of a node that was there from the beginning, or give --from CHECKPOINT"};
@@ -177,7 +177,7 @@ Result<ReplayReport> replay(const CommittedChain& chain, const ReplayStart& star
     ReplayReport report;
     report.first_step = start.applied;
     report.lineage = start.lineage;
-    Replaying replaying(chain, learner, result_floats);
+    Replaying replaying(chain, learner, shape);
     for (const Applied& applied : std::span(chain.steps).subspan(done)) {
         CHAOS_TRY(report.difference, replaying.repeat(applied));
         if (report.difference) return report;

@@ -7,6 +7,7 @@
 // as fp32.
 #pragma once
 
+#include "elastic/gradient_plan.h"
 #include "elastic/journal.h"
 #include "elastic/learner.h"
 
@@ -55,6 +56,6 @@ struct ReplayCallbacks {
 
 // Refuses in words a chain that does not begin where the learner stands, and views that say too little.
 [[nodiscard]] Result<ReplayReport> replay(const CommittedChain& chain, const ReplayStart& start, Learner& learner,
-                                          std::size_t result_floats, const ReplayCallbacks& callbacks);
+                                          const ResultShape& shape, const ReplayCallbacks& callbacks);
 
 }  // namespace chaos::elastic

@@ -1,7 +1,5 @@
 #include "elastic/steps.h"
 
-#include "elastic/gradient_plan.h"
-
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -17,20 +15,14 @@ bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
 }
 
-std::uint64_t some_bits_of(const cluster::Name& name) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, name.data(), sizeof bits);
-    return bits;
-}
-
 }  // namespace
 
-Steps::Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learner, std::size_t result_floats,
+Steps::Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learner, const ResultShape& result,
              collective::Encoding encoding, Callbacks callbacks)
     : loop_(loop),
       thread_(thread),
       learner_(learner),
-      floats_(result_floats),
+      shape_(result),
       encoding_(encoding),
       callbacks_(std::move(callbacks)),
       engine_(transport_,
@@ -149,7 +141,7 @@ void Steps::advance() {
     }
     if (!more->empty() || held_.view != order_->view->name) return compute(std::move(*more));
     // A peer that is not there would fail the exchange; where it does not come, the core hears of it in time.
-    if (neighbours_connected()) begin_exchange();
+    if (neighbours_connected()) begin_exchange(std::nullopt);
 }
 
 // The core's orders are carried out one by one: what follows from one of them, even a commit where nobody else takes
@@ -180,7 +172,8 @@ void Steps::compute(std::vector<SampleRange> more) {
                  .view = order_->view,
                  .self = member_->id(),
                  .first = held_.ranges.empty(),
-                 .more = job->more};
+                 .more = job->more,
+                 .ready = teller_of_ready_parts()};
     thread_.compute(
         [this, job] {
             const auto begun = std::chrono::steady_clock::now();
@@ -195,15 +188,35 @@ void Steps::compute(std::vector<SampleRange> more) {
             if (held_.gradient != job->gradient) return;
             held_.ranges.insert(held_.ranges.end(), job->more.begin(), job->more.end());
             held_.view = job->task.view->name;
+            if (order_ && order_->output != nullptr && order_->view == job->task.view)
+                engine_.ready({.epoch = order_->view->epoch, .step = order_->step}, order_->schedule->parts());
         }));
+    // What others send is taken meanwhile, and what is computed is sent.
+    if (neighbours_connected()) begin_exchange(0);
 }
 
-void Steps::begin_exchange() {
+// For the compute thread: how far the gradient is goes to the exchange, whenever another part of it is there.
+std::function<void(std::size_t)> Steps::teller_of_ready_parts() {
+    const auto told = std::make_shared<std::size_t>(0);
+    return [this, told, schedule = order_->schedule, view = order_->view, step = order_->step, alive = alive_,
+            beginning = beginnings_](std::size_t from) {
+        const std::vector<collective::Range>& parts = schedule->options.parts;
+        const std::size_t before = *told;
+        while (*told < parts.size() && parts[*told].first >= from && parts[*told].first < shape_.gradient) ++*told;
+        if (*told == before) return;
+        net::asio::post(loop_, [this, view, step, alive, beginning, count = *told] {
+            if (*alive && beginning == beginnings_ && order_ && order_->view == view && order_->output != nullptr)
+                engine_.ready({.epoch = view->epoch, .step = step}, count);
+        });
+    };
+}
+
+void Steps::begin_exchange(std::optional<std::size_t> parts_ready) {
     order_->output = fresh_vector();
     const auto owner = std::make_shared<std::pair<Vector, Vector>>(held_.gradient, order_->output);
-    const auto begun =
-        engine_.begin({.epoch = order_->view->epoch, .step = order_->step}, order_->schedule,
-                      {.input = *held_.gradient, .output = *order_->output, .residual = {}, .owner = owner});
+    const auto begun = engine_.begin(
+        {.epoch = order_->view->epoch, .step = order_->step}, order_->schedule,
+        {.input = *held_.gradient, .output = *order_->output, .residual = {}, .owner = owner}, parts_ready);
     if (begun) return;
     callbacks_.note("cannot begin the all-reduce: " + begun.error().message);
     member_->tell(cluster::StepFailed{.step = order_->step, .view = order_->view->name});
@@ -411,24 +424,21 @@ net::BulkReceiver& Steps::receiver_of(const net::BulkHead& head) {
 Steps::Vector Steps::fresh_vector() {
     const auto free = std::ranges::find_if(vectors_, [](const Vector& vector) { return vector.use_count() == 1; });
     if (free != vectors_.end()) return *free;
-    return vectors_.emplace_back(std::make_shared<std::vector<float>>(floats_));
+    return vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
 }
 
 // Worked out once per view.
 Steps::SchedulePtr Steps::schedule_of(const ViewPtr& view) {
     if (schedule_ != nullptr && scheduled_ == view->name) return schedule_;
-    const Result<GradientPlan> gradients = gradient_plan_of(*view, floats_);
+    Result<GradientPlan> gradients = gradient_plan_of(*view, shape_);
     if (!gradients) {
         callbacks_.note("there is no way to sum gradients under view " + cluster::brief(view->name) + ": " +
                         gradients.error().message);
         return nullptr;
     }
-    const Result<collective::Schedule> schedule = collective::make_schedule(
-        gradients->plan, gradients->members, member_->id(),
-        {.view = some_bits_of(view->name),
-         .encoding = encoding_,
-         .chunk_bytes = static_cast<std::uint32_t>(gradients->request.chunk_bytes),
-         .window_chunks = collective::fit_window_chunks(gradients->request, gradients->plan)});
+    gradients->options.encoding = encoding_;
+    const Result<collective::Schedule> schedule =
+        collective::make_schedule(gradients->plan, gradients->members, member_->id(), gradients->options);
     if (!schedule) {
         callbacks_.note("view " + cluster::brief(view->name) +
                         " has a plan that makes no sense: " + schedule.error().message);

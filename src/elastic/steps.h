@@ -1,8 +1,9 @@
 // A member's part in the steps of a cluster, as the core orders them: it computes its share of the gradient, takes part
 // in the all-reduce, applies the result; and stops, redoes or takes a result when a view says so.
 //
-//   start_step ──► compute what is missing of the share ──► all-reduce ──► R(s) ──► committed ──► applied
-//                      (compute thread)                      (loop)                     (compute thread)
+//   start_step ──┬──► compute what is missing of the share ────────┬──► R(s) ──► committed ──► applied
+//                │     (compute thread)   bucket, bucket, ...      │                       (compute thread)
+//                └──► all-reduce (loop): each bucket when it is computed
 //
 // A step is committed when its result R(s) is here: from then on it cannot turn out otherwise, and the cluster is told.
 // Applying it is a computation like any other, done before the next.
@@ -16,6 +17,7 @@
 #include "collective/engine.h"
 #include "collective/live.h"
 #include "elastic/compute_thread.h"
+#include "elastic/gradient_plan.h"
 #include "elastic/learner.h"
 #include "elastic/transfers.h"
 #include "elastic/work.h"
@@ -59,7 +61,7 @@ public:
         std::function<void(const Error& why)> failed;       // the learner cannot go on
     };
 
-    Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learner, std::size_t result_floats,
+    Steps(net::asio::io_context& loop, ComputeThread& thread, Learner& learner, const ResultShape& result,
           collective::Encoding encoding, Callbacks callbacks);
     ~Steps() override;
 
@@ -139,7 +141,8 @@ private:
     void advance();
     void advance_soon();
     void compute(std::vector<SampleRange> more);
-    void begin_exchange();
+    void begin_exchange(std::optional<std::size_t> parts_ready);
+    [[nodiscard]] std::function<void(std::size_t)> teller_of_ready_parts();
     void apply();
     [[nodiscard]] std::function<void()> unless_replaced(std::function<void()> then);
     void ended(collective::ExchangeId id, const collective::Outcome& outcome);
@@ -160,7 +163,7 @@ private:
     net::asio::io_context& loop_;
     ComputeThread& thread_;
     Learner& learner_;
-    std::size_t floats_;
+    ResultShape shape_;
     collective::Encoding encoding_;
     Callbacks callbacks_;
     net::LimitedLines lines_{net::Allowance::Clock::now()};  // about what others send

@@ -153,9 +153,9 @@ Result<state::StepRecord> Trainer::step() {
 
 // ---- with others
 
-std::size_t Trainer::result_floats() const {
+ResultShape Trainer::result_shape() const {
     const state::Manifest& manifest = engine_->manifest();
-    return manifest.parameter_elements() + manifest.buffer_elements() + tally_floats;
+    return {.gradient = manifest.parameter_elements(), .rest = manifest.buffer_elements() + tally_floats};
 }
 
 bool Trainer::evaluation_due(std::uint64_t step) const {
@@ -164,20 +164,30 @@ bool Trainer::evaluation_due(std::uint64_t step) const {
     return step == static_cast<std::uint64_t>(run_.train.steps) || (every > 0 && step % every == 0);
 }
 
-Result<double> Trainer::add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into) {
+Result<double> Trainer::add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into,
+                                     const std::function<void(std::size_t)>& ready) {
     const auto batch = static_cast<double>(run_.train.batch);
     const auto part = static_cast<std::uint32_t>(run_.train.batch / run_.train.accumulate);
     const double count = samples.end - samples.begin;
     double loss = 0.0;
+    // The last part's gradient makes the whole final, from the back.
+    const std::span<const float> result = engine_->result();
+    std::size_t added_from = engine_->manifest().parameter_elements();
+    const auto add = [&](std::size_t from) {
+        for (std::size_t i = from; i < added_from; ++i) into[i] += result[i];
+        added_from = from;
+        ready(from);
+    };
     for (std::uint32_t begin = samples.begin; begin < samples.end; begin += part) {
         const std::uint32_t size = std::min(part, samples.end - begin);
         fetch(data::advance(position_of(step), begin, dataset_->train_samples()), size);
-        CHAOS_TRY(const compute::Measure measure,
-                  engine_->forward_backward(batch_, {step, static_cast<float>(size / batch), begin == samples.begin}));
+        compute::Part now{.step = step, .weight = static_cast<float>(size / batch), .first = begin == samples.begin};
+        if (begin + size == samples.end) now.ready = add;
+        CHAOS_TRY(const compute::Measure measure, engine_->forward_backward(batch_, now));
         loss += measure.loss * (size / count);
     }
-    const std::span<const float> result = engine_->result();
-    for (std::size_t i = 0; i < result.size(); ++i) into[i] += result[i];
+    if (added_from > 0) add(0);
+    for (std::size_t i = engine_->manifest().parameter_elements(); i < result.size(); ++i) into[i] += result[i];
     return loss;
 }
 
@@ -199,11 +209,12 @@ Result<std::optional<compute::Measure>> Trainer::evaluate_part(const Task& task)
 }
 
 Result<void> Trainer::compute(const Task& task, std::span<float> into) {
-    CHAOS_ASSERT(into.size() == result_floats() && task.step >= progress_.step);
+    CHAOS_ASSERT(into.size() == result_shape().floats() && task.step >= progress_.step);
     if (task.first) given_ = {};
     if (!task.more.empty() && !is_over(task.step)) {
-        for (const SampleRange range : task.more) {
-            CHAOS_TRY(const double loss, add_gradient(task.step, range, into));
+        for (const SampleRange& range : task.more) {
+            const bool last = &range == &task.more.back();
+            CHAOS_TRY(const double loss, add_gradient(task.step, range, into, last ? task.ready : [](std::size_t) {}));
             const double count = range.end - range.begin;
             given_.loss = (given_.loss * given_.samples + loss * count) / (given_.samples + count);
             given_.samples += count;
@@ -219,7 +230,7 @@ Result<void> Trainer::compute(const Task& task, std::span<float> into) {
 }
 
 cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std::span<const float> result) {
-    CHAOS_ASSERT(result.size() == result_floats() && step >= progress_.step);
+    CHAOS_ASSERT(result.size() == result_shape().floats() && step >= progress_.step);
     const Tally tally = read_tally(result.last(tally_floats));
     outcome_ = {.record = {}, .skipped = false, .culprit = std::nullopt, .held_out = tally.held_out};
     state::StepRecord& record = outcome_.record;

@@ -12,6 +12,7 @@
 #include "compute/plugin.h"
 #include "data/dataset.h"
 #include "data/order.h"
+#include "elastic/gradient_plan.h"
 #include "elastic/learner.h"
 #include "elastic/tally.h"
 #include "run/run.h"
@@ -61,7 +62,7 @@ public:
 
     // ---- with others: R(s) is the gradient, the buffers and the tally
 
-    [[nodiscard]] std::size_t result_floats() const;
+    [[nodiscard]] ResultShape result_shape() const;
     // After the run's last step there is one more in which nothing is computed: that it completes tells everybody that
     // all have applied the last one.
     [[nodiscard]] Result<void> compute(const Task& task, std::span<float> into) override;
@@ -93,8 +94,10 @@ private:
     void fetch(data::Position position, std::uint64_t count);
     // Where in the data a step begins.
     [[nodiscard]] data::Position position_of(std::uint64_t step) const;
-    // Adds the gradient of these samples of a step's batch to `into`; their mean loss.
-    [[nodiscard]] Result<double> add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into);
+    // Adds the gradient of these samples of a step's batch to `into`, and tells `ready` how far it is; their mean
+    // loss.
+    [[nodiscard]] Result<double> add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into,
+                                              const std::function<void(std::size_t)>& ready);
     [[nodiscard]] Result<compute::Measure> evaluate(std::uint64_t begin, std::uint64_t end);
     [[nodiscard]] bool evaluation_due(std::uint64_t step) const;
     // This member's part of the held-out samples, where an evaluation is due.

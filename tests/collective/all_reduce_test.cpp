@@ -50,21 +50,37 @@ void expect_sums(const Case& c, const plan::SyncPlan& plan, std::uint64_t seed) 
     }
     std::mt19937_64 random(seed);
     std::vector<std::uint64_t> begun(c.members, 0);
+    std::vector<std::size_t> ready(c.members, 0);
+    // The next part of its vector comes about.
+    const auto compute = [&](std::uint32_t i, std::uint64_t step) {
+        const Range whole{0, c.floats};
+        const Range part = c.options.parts.empty() ? whole : c.options.parts[ready[i]];
+        std::copy_n(inputs[step][i].begin() + static_cast<std::ptrdiff_t>(part.first), part.count,
+                    holders[step][i]->input.begin() + static_cast<std::ptrdiff_t>(part.first));
+        network.at(members[i]).engine->ready({1, step}, ++ready[i]);
+    };
     const auto begin_some = [&](bool all) {
         bool any = false;
         for (std::uint32_t i = 0; i < c.members; ++i) {
             Network::Node& node = network.at(members[i]);
+            const bool computes = begun[i] > node.outcomes.size() && ready[i] < schedules[i]->parts();
+            if (computes && (all || random() % 20 == 0)) {
+                compute(i, begun[i] - 1);
+                any = true;
+                continue;
+            }
             // A member computes for a while before it begins its next step.
             if (begun[i] == c.steps || begun[i] != node.outcomes.size() || (!all && random() % 50 != 0)) continue;
             const std::uint64_t step = begun[i]++;
-            holders[step][i] = test::hold(inputs[step][i], step % 2 == 1);
-            ASSERT_TRUE(node.engine->begin({1, step}, schedules[i], test::vectors_of(holders[step][i])).ok());
+            holders[step][i] = test::hold(std::vector<float>(c.floats, -7.0F), step % 2 == 1);
+            ready[i] = 0;
+            ASSERT_TRUE(node.engine->begin({1, step}, schedules[i], test::vectors_of(holders[step][i]), 0).ok());
             any = true;
         }
         if (all && any) network.run();
     };
     const std::uint64_t kept = c.options.encoding == Encoding::fp32 ? 0 : 2 * schedules[0]->result_bytes;
-    for (std::uint64_t done = 0; done < c.steps * c.members + 2;) {
+    for (std::uint64_t done = 0; done < c.steps * c.members * (schedules[0]->parts() + 1) + 2;) {
         begin_some(false);
         if (!network.step()) {
             begin_some(true);
@@ -75,7 +91,7 @@ void expect_sums(const Case& c, const plan::SyncPlan& plan, std::uint64_t seed) 
         }
     }
     for (std::uint64_t step = 0; step < c.steps; ++step) {
-        const test::Reference reference(plan, members, c.options.encoding, inputs[step]);
+        const test::Reference reference(plan, members, c.options, inputs[step]);
         for (std::uint32_t i = 0; i < c.members; ++i) {
             const Network::Node& node = network.at(members[i]);
             ASSERT_TRUE(node.refusals.empty()) << say(node.refusals[0]);
@@ -109,6 +125,7 @@ TEST(AllReduce, AnyTreesAnySizesAnyOrderGiveTheDocumentedBits) {
         c.options.encoding = all_encodings[random() % 4];
         c.options.chunk_bytes = 512U << random() % 4;
         c.options.window_chunks = 1 + static_cast<std::uint32_t>(random() % 5);
+        if (random() % 2 == 0) c.options.parts = test::random_parts(random, c.floats);
         c.streams = 1 + static_cast<std::uint32_t>(random() % 3);
         c.steps = 1 + random() % 3;
         expect_sums(c, test::random_plan(random, c.members, c.floats), random());
@@ -207,7 +224,7 @@ TEST(AllReduce, WhateverAStrangerSaysNothingChanges) {
             const Place place = network.at(members[random() % 4]).engine->place_for(stranger, lie);
             ASSERT_NE(place.verdict, Place::Verdict::take);
         } while (network.step());
-        const test::Reference reference(plan, members, Encoding::fp32, inputs);
+        const test::Reference reference(plan, members, ScheduleOptions{}, inputs);
         for (std::uint32_t i = 0; i < 4; ++i) {
             ASSERT_TRUE(std::holds_alternative<Complete>(network.at(members[i]).outcomes.at({1, 1})));
             ASSERT_TRUE(test::same_bits(holders[i]->output, reference.result()));
@@ -266,7 +283,7 @@ bool strike(Faults& faults, const Fault& fault, std::uint64_t moment) {
     network.run();
 
     // The flush: whoever has not ended stops.
-    const test::Reference reference(faults.plan, members, faults.options.encoding, inputs);
+    const test::Reference reference(faults.plan, members, faults.options, inputs);
     std::vector<std::uint32_t> kept;
     std::optional<std::uint32_t> has_result;
     for (std::uint32_t i = 0; i < faults.members; ++i) {
@@ -285,7 +302,7 @@ bool strike(Faults& faults, const Fault& fault, std::uint64_t moment) {
             for (std::uint32_t tree = 0; tree < interrupted->known.size(); ++tree) {
                 for (std::uint32_t chunk = 0; chunk < interrupted->known[tree].size(); ++chunk) {
                     if (!interrupted->known[tree][chunk]) continue;
-                    const Schedule::Range range = schedules[i]->floats_of(tree, chunk);
+                    const Range range = schedules[i]->floats_of(tree, chunk);
                     EXPECT_TRUE(test::same_bits(std::span(holders[i]->output).subspan(range.first, range.count),
                                                 std::span(reference.result()).subspan(range.first, range.count)));
                 }
@@ -332,7 +349,7 @@ bool strike(Faults& faults, const Fault& fault, std::uint64_t moment) {
         for (int k = 0; k < 5; ++k) network.step();
     }
     network.run();
-    const test::Reference second(redo, survivors, faults.options.encoding, again);
+    const test::Reference second(redo, survivors, faults.options, again);
     for (std::size_t i = 0; i < kept.size(); ++i) {
         EXPECT_TRUE(std::holds_alternative<Complete>(network.at(survivors[i]).outcomes.at({2, 9})));
         EXPECT_TRUE(test::same_bits(fresh[i]->output, second.result()));

@@ -183,23 +183,29 @@ private:
 // encoded once per hop and once at the root.
 class Reference {
 public:
-    Reference(const plan::SyncPlan& plan, std::vector<NodeId> members, Encoding encoding,
+    Reference(const plan::SyncPlan& plan, std::vector<NodeId> members, const ScheduleOptions& options,
               std::vector<std::vector<float>> inputs)
-        : members_(std::move(members)), encoding_(encoding), inputs_(std::move(inputs)) {
-        for (const plan::SyncTree& tree : plan.trees) {
+        : members_(std::move(members)), encoding_(options.encoding), inputs_(std::move(inputs)) {
+        result_.resize(inputs_.front().size());
+        const std::vector<std::vector<Range>> ranges = ranges_of(plan, options.parts);
+        for (std::size_t i = 0; i < plan.trees.size(); ++i) {
+            const plan::SyncTree& tree = plan.trees[i];
             std::uint32_t root = 0;
             while (tree.parent[root] != root) ++root;
-            const std::vector<float> part = said_by(tree, root);
-            result_.insert(result_.end(), part.begin(), part.end());
+            for (const Range& range : ranges[i]) {
+                const std::vector<float> sum = said_by(tree, root, range);
+                std::copy(sum.begin(), sum.end(), result_.begin() + static_cast<std::ptrdiff_t>(range.first));
+            }
         }
     }
     [[nodiscard]] const std::vector<float>& result() const { return result_; }
 
 private:
     // NOLINTNEXTLINE(misc-no-recursion)
-    [[nodiscard]] std::vector<float> said_by(const plan::SyncTree& tree, std::uint32_t member) const {
-        const auto first = static_cast<std::ptrdiff_t>(tree.first_byte / 4);
-        const auto count = static_cast<std::ptrdiff_t>(tree.bytes / 4);
+    [[nodiscard]] std::vector<float> said_by(const plan::SyncTree& tree, std::uint32_t member,
+                                             const Range& range) const {
+        const auto first = static_cast<std::ptrdiff_t>(range.first);
+        const auto count = static_cast<std::ptrdiff_t>(range.count);
         std::vector<float> sum(inputs_[member].begin() + first, inputs_[member].begin() + first + count);
         std::vector<std::uint32_t> children;
         for (std::uint32_t i = 0; i < members_.size(); ++i) {
@@ -208,7 +214,7 @@ private:
         std::sort(children.begin(), children.end(),
                   [&](std::uint32_t a, std::uint32_t b) { return members_[a] < members_[b]; });
         for (const std::uint32_t child : children) {
-            const std::vector<float> theirs = said_by(tree, child);
+            const std::vector<float> theirs = said_by(tree, child, range);
             for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + theirs[i];
         }
         std::vector<std::byte> bytes(encoded_bytes(encoding_, sum.size()));
@@ -268,6 +274,18 @@ inline plan::SyncPlan random_plan(std::mt19937_64& random, std::uint32_t members
         for (std::uint32_t i = 1; i < members; ++i) tree.parent[order[i]] = order[random() % i];
     }
     return plan;
+}
+
+// A vector of so many floats in up to five parts, in any order.
+inline std::vector<Range> random_parts(std::mt19937_64& random, std::uint64_t floats) {
+    std::vector<Range> parts;
+    for (std::uint64_t at = 0; at < floats;) {
+        const std::uint64_t count = parts.size() == 4 ? floats - at : 1 + random() % (floats - at);
+        parts.push_back({at, count});
+        at += count;
+    }
+    std::shuffle(parts.begin(), parts.end(), random);
+    return parts;
 }
 
 // One tree: everybody sends to members[root].

@@ -48,7 +48,7 @@ void expect_bits_of_the_engine(const plan::SyncPlan& plan, std::uint32_t count, 
     }
     network.run();
 
-    const Result<SumOrder> order = sum_order_of(plan, members, Encoding::fp32);
+    const Result<SumOrder> order = sum_order_of(plan, members, options);
     ASSERT_TRUE(order.ok()) << order.error().message;
     std::vector<float> result(floats, -1.0F);
     sum_in_order(*order, parts, result);
@@ -64,8 +64,9 @@ TEST(SumInOrder, AnyTreesGiveTheBitsOfTheEngine) {
         const auto members = 1 + static_cast<std::uint32_t>(random() % 9);
         constexpr std::uint64_t sizes[] = {0, 1, 7, 129, 1000, 5003};
         const std::uint64_t floats = sizes[random() % 6];
-        const ScheduleOptions options{.chunk_bytes = 512U << random() % 4,
-                                      .window_chunks = 1 + static_cast<std::uint32_t>(random() % 5)};
+        ScheduleOptions options{.chunk_bytes = 512U << random() % 4,
+                                .window_chunks = 1 + static_cast<std::uint32_t>(random() % 5)};
+        if (random() % 2 == 0) options.parts = test::random_parts(random, floats);
         expect_bits_of_the_engine(test::random_plan(random, members, floats), members, floats, options, random);
         if (::testing::Test::HasFatalFailure()) return;
     }
@@ -90,9 +91,9 @@ TEST(SumInOrder, PlansOfThePlannerGiveTheBitsOfTheEngine) {
 
 TEST(SumInOrder, WhatCannotBeSummedIsRefusedInWords) {
     const std::vector<NodeId> members = test::some_nodes(3, 1);
-    EXPECT_THAT(sum_order_of(test::star_plan(3, 10), members, Encoding::int8).error().message,
+    EXPECT_THAT(sum_order_of(test::star_plan(3, 10), members, {.encoding = Encoding::int8}).error().message,
                 ::testing::HasSubstr("int8"));
-    EXPECT_THAT(sum_order_of(test::star_plan(4, 10), members, Encoding::fp32).error().message,
+    EXPECT_THAT(sum_order_of(test::star_plan(4, 10), members, {}).error().message,
                 ::testing::HasSubstr("no tree over the 3 members"));
 }
 

@@ -329,7 +329,7 @@ public:
             }
         };
         const auto replayed = replay(*chain, {.applied = again.progress().step, .lineage = again.progress().lineage},
-                                     again, again.result_floats(), {.same = evaluate});
+                                     again, again.result_shape(), {.same = evaluate});
         ASSERT_TRUE(replayed) << replayed.error().message << "\n" << log;
         EXPECT_FALSE(replayed->difference) << *replayed->difference << "\n" << log;
         EXPECT_EQ(replayed->steps, static_cast<std::uint64_t>(run.train.steps));

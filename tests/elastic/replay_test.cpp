@@ -151,7 +151,7 @@ private:
         }
     }
     void exchange() {
-        const Result<GradientPlan> made = gradient_plan_of(*view, floats);
+        const Result<GradientPlan> made = gradient_plan_of(*view, {.gradient = floats, .rest = 0});
         ASSERT_TRUE(made.ok()) << made.error().message;
         collective::test::Network network({.seed = seed_ + applied, .streams = 2});
         std::map<std::uint64_t, std::shared_ptr<collective::test::Holder>> holders;
@@ -159,7 +159,7 @@ private:
         for (const auto& [number, trainee] : trainees) {
             holders[number] = collective::test::hold(trainee.gradient);
             const auto schedule =
-                collective::test::schedule_for(made->plan, made->members, test::node(number), {.chunk_bytes = 1024});
+                collective::test::schedule_for(made->plan, made->members, test::node(number), made->options);
             ASSERT_TRUE(
                 network.at(test::node(number))
                     .engine->begin({view->epoch, applied}, schedule, collective::test::vectors_of(holders[number]))
@@ -183,8 +183,8 @@ Result<ReplayReport> replayed(std::initializer_list<Entries> journals, SmallLear
                               std::optional<ReplayStart> start = std::nullopt) {
     const std::vector<Entries> all(journals);
     CHAOS_TRY(const CommittedChain chain, chain_of(all));
-    return replay(chain, start.value_or(ReplayStart{.applied = 0, .lineage = learner.lineage}), learner, floats,
-                  {.same = [](const Applied&) {}});
+    return replay(chain, start.value_or(ReplayStart{.applied = 0, .lineage = learner.lineage}), learner,
+                  {.gradient = floats, .rest = 0}, {.same = [](const Applied&) {}});
 }
 
 void expect_same(const Result<ReplayReport>& report, std::uint64_t steps, const SmallLearner& learner,

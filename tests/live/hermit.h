@@ -63,7 +63,7 @@ public:
     explicit Hermit(net::asio::io_context& shared, collective::Encoding encoding = collective::Encoding::fp32,
                     std::size_t floats = 1000)
         : loop(shared),
-          steps(loop, thread, learner, floats, encoding,
+          steps(loop, thread, learner, {.gradient = floats, .rest = 0}, encoding,
                 {.applied = [this](const AppliedStep& step) { applied = step.step + 1; },
                  .computed = [](std::uint64_t, std::chrono::nanoseconds) {},
                  .note = [this](const std::string& text) { notes += text + "\n"; },

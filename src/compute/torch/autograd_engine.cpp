@@ -2,6 +2,8 @@
 
 #include "compute/torch/guard.h"
 
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
 #include <malloc.h>
 
 namespace chaos::compute {
@@ -76,6 +78,7 @@ AutogradEngine::AutogradEngine(Network network, const EngineOptions& options, st
     const torch::NoGradGuard no_gradient;
     adopt_parameters();
     adopt_buffers();
+    watch_gradients();
 }
 
 void AutogradEngine::adopt_parameters() {
@@ -87,6 +90,30 @@ void AutogradEngine::adopt_parameters() {
         // Autograd adds to a gradient that is already there, in place.
         if (parameter.requires_grad()) parameter.mutable_grad() = view_of(result(), manifest_.parameters[i]);
     }
+}
+
+// Autograd goes through the model from its end to its beginning, and so do gradients become final.
+void AutogradEngine::watch_gradients() {
+    const torch::AutoGradMode with_gradient(true);
+    for (std::size_t i = 0; i < network_.parameters.size(); ++i) {
+        const torch::Tensor& parameter = network_.parameters[i].tensor;
+        if (!parameter.requires_grad()) continue;
+        std::shared_ptr<torch::autograd::Node> accumulator = torch::autograd::impl::grad_accumulator(parameter);
+        accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+            [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+                gradient_done(i);
+                return outputs;
+            }));
+        accumulators_.push_back(std::move(accumulator));
+    }
+}
+
+void AutogradEngine::gradient_done(std::size_t parameter) {
+    if (!ready_) return;
+    awaited_[parameter] = false;
+    std::size_t first = awaited_.size();
+    while (first > 0 && !awaited_[first - 1]) --first;
+    if (first <= parameter) ready_(manifest_.parameters[first].begin);
 }
 
 void AutogradEngine::adopt_buffers() {
@@ -169,6 +196,9 @@ Result<Measure> AutogradEngine::forward_backward(const data::Batch& batch, const
         const auto elements = static_cast<std::int64_t>(manifest_.parameter_elements());
         torch::Tensor whole = view_of(result());
         if (part.first) whole.zero_();
+        awaited_.clear();
+        for (const NamedTensor& parameter : network_.parameters) awaited_.push_back(parameter.tensor.requires_grad());
+        ready_ = part.ready;
         (loss * part.weight).backward();
         settle();
         CHAOS_CHECK(check_constants());

@@ -31,6 +31,8 @@ private:
     AutogradEngine(Network network, const EngineOptions& options, state::Manifest manifest);
 
     void adopt_parameters();
+    void watch_gradients();
+    void gradient_done(std::size_t parameter);
     void adopt_buffers();
     [[nodiscard]] Call make_call(const data::Batch& batch) const;
     void restore_buffers();
@@ -44,7 +46,10 @@ private:
     state::Manifest manifest_;
     state::Arena arena_;
     state::Floats result_;
-    torch::Tensor scratch_;  // what the model's float buffers are views into
+    std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // tell when a gradient is there
+    std::vector<bool> awaited_;               // parameters whose gradient this backward pass has not made yet
+    std::function<void(std::size_t)> ready_;  // of the part that is being computed
+    torch::Tensor scratch_;                   // what the model's float buffers are views into
 
     struct Constant {
         NamedTensor buffer;

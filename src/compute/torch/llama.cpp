@@ -128,7 +128,7 @@ public:
         return guarded(threads_, [&]() -> Result<Measure> {
             forward(batch);
             const Measure measure = head(batch, part.weight, part.first);
-            backward(batch, part.first);
+            backward(batch, part);
             return measure;
         });
     }
@@ -278,19 +278,23 @@ private:
                 static_cast<std::uint64_t>(work_.rows)};
     }
 
-    void backward(const data::Batch& batch, bool first) {
+    void backward(const data::Batch& batch, const Part& part) {
+        const auto ready = [&](std::uint64_t from) {
+            if (part.ready) part.ready(from);
+        };
         const std::int64_t rows = work_.rows;
         const std::int64_t width = model_.width;
         const std::int64_t ffn = model_.ffn;
         const std::int64_t q = model_.heads * model_.head_width;
         const std::int64_t qkv = attention_shape().qkv_width();
-        const float beta = first ? 0.0F : 1.0F;
+        const float beta = part.first ? 0.0F : 1.0F;
         float* gx = work_.gradient_x;
         float* gn = work_.gradient_normed;
 
         std::memset(gx, 0, static_cast<std::size_t>(rows * width) * sizeof(float));
         rms_norm_backward(rows, width, work_.x, weight(offsets_.norm), work_.inverse_rms, gn, gx,
                           gradient(offsets_.norm), beta);
+        ready(offsets_.norm);
         for (std::size_t i = work_.layers.size(); i-- > 0;) {
             const LayerMemory& m = work_.layers[i];
             const LayerOffsets& at = offsets_.layers[i];
@@ -303,6 +307,7 @@ private:
                  width);
             rms_norm_backward(rows, width, m.middle, weight(at.norm2), m.inverse_rms2, gn, gx, gradient(at.norm2),
                               beta);
+            ready(at.norm2);
 
             float* ga = work_.gradient_wide;
             float* gqkv = work_.gradient_wide + rows * q;
@@ -313,12 +318,14 @@ private:
             gemm(rows, width, qkv, 1.0F, {gqkv, qkv}, {weight(at.qkv), width}, 0.0F, gn, width);
             gemm(qkv, width, rows, 1.0F, {gqkv, qkv, true}, {m.normed1, width}, beta, gradient(at.qkv), width);
             rms_norm_backward(rows, width, m.x, weight(at.norm1), m.inverse_rms1, gn, gx, gradient(at.norm1), beta);
+            ready(at.norm1);
         }
         // A tied embedding already holds the head's gradient.
         float* table = gradient(offsets_.embedding);
-        if (first && !model_.tied_head)
+        if (part.first && !model_.tied_head)
             std::memset(table, 0, static_cast<std::size_t>(model_.vocab * width) * sizeof(float));
         embed_backward(batch.tokens, width, gx, table);
+        ready(0);
     }
 
     run::Llama model_;
