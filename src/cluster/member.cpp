@@ -118,6 +118,9 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                 state.on_step_failed(what);
             } else if constexpr (std::is_same_v<T, Synced>) {
                 state.on_synced(what);
+            } else if constexpr (std::is_same_v<T, WentAstray>) {
+                if (state.role == Role::active && state.tip().active_count() > 1)
+                    state.exclude("its state is not that of the other members", false);
             } else if constexpr (std::is_same_v<T, Measured>) {
                 if (const auto at = state.connections.find(what.peer); at != state.connections.end())
                     at->second.rate = what.rate;

@@ -95,7 +95,8 @@ struct Synced {  // a joiner holds the whole state, its root compared; it follow
     std::uint64_t applied = 0;
     Name root{};
 };
-struct Measured {  // by the monitor: what `peer` sends us
+struct WentAstray {};  // its state is not the cluster's: it goes, and comes back as a joiner
+struct Measured {      // by the monitor: what `peer` sends us
     NodeId peer;
     std::uint32_t rate = 0;  // kB/s
 };
@@ -123,7 +124,7 @@ struct InstitutionCommand {
 };
 
 using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, StepFailed, Synced,
-                           Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand,
+                           WentAstray, Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand,
                            DisconnectCommand, InstitutionCommand>;
 
 // ---- actions ----

@@ -55,6 +55,7 @@ void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& h
                          .label = *have,
                          .asked_to = have->applied,
                          .refusals = 0,
+                         .origin = {},
                          .donor = {}};
     }
     progress_ = {};
@@ -375,6 +376,7 @@ void Joiner::take_shards(Fetch fetch) {
                           .label = fetch.label,
                           .asked_to = fetch.label.applied,
                           .refusals = 0,
+                          .origin = fetch.donor,
                           .donor = fetch.donor};
             wanted.push_back(i);
         }
@@ -567,7 +569,7 @@ void Joiner::roll() {
             Shard& state = states_[i];
             const bool here = state.stage == Shard::Stage::here;
             if (here && state.job == 0 && state.label.applied == part->step && state.label.lineage != part->before) {
-                undone = state.donor;
+                undone = state.origin;
                 lose(state);
                 ++i;
                 continue;
@@ -702,14 +704,20 @@ void Joiner::blame(const Root& agreed) {
     const std::vector<std::uint64_t> right = agreed.hashes;
     const std::vector<std::uint64_t> own = own_hashes_;
     const bool foreign = agreed.label.lineage != looked_at_->lineage;
+    unsigned own_wrong = 0;
     for (std::uint32_t i = 0; i < states_.size(); ++i) {
         if (!foreign && right[i] == own[i]) continue;
-        if (DonorState* donor = find(states_[i].donor); donor != nullptr && !donor->blamed && !foreign) {
+        if (states_[i].origin == NodeId{}) ++own_wrong;
+        DonorState* donor = find(states_[i].origin);
+        if (donor != nullptr && !donor->blamed && !foreign) {
             donor->blamed = true;
             callbacks_.note(cluster::brief(donor->node) + " sent a wrong shard " + std::to_string(i));
         }
         lose(states_[i]);
     }
+    if (own_wrong > 0)
+        callbacks_.note(std::to_string(own_wrong) + " of the " + std::to_string(states_.size()) +
+                        " shards that were here before are not what the others have");
     divide();
     pull();
 }

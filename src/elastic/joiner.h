@@ -97,7 +97,8 @@ private:
         StateLabel label;
         std::uint64_t asked_to = 0;  // results of steps before this one were asked for
         unsigned refusals = 0;       // of donors that lack its next result
-        NodeId donor;                // whose it is
+        NodeId origin;               // who gave it; none: it was here before
+        NodeId donor;                // who is asked for what follows
     };
     struct DonorState {
         NodeId node;

@@ -10,7 +10,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double speed_gain = 0.3;
-constexpr std::uint64_t verify_every = 10;  // steps
 
 fs::path unstable_path(const state::CheckpointFolder& checkpoints) {
     return checkpoints.folder / "unstable";
@@ -35,7 +34,6 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
     : trainer_(trainer),
       checkpoints_(checkpoints),
       observer_(observer),
-      shards_(trainer.engine().manifest(), trainer.engine().arena().slots()),
       last_saved_(trainer.progress().step),
       thread_(loop),
       steps_(loop, thread_, trainer, trainer.result_shape(), collective::Encoding::fp32,
@@ -43,9 +41,9 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
               .computed = [this](std::uint64_t samples, std::chrono::nanoseconds took) { computed(samples, took); },
               .note = [this](const std::string& text) { note(text); },
               .failed = [this](const Error& why) { failed(why); }}),
-      donor_(thread_, steps_, trainer, shards_),
+      donor_(thread_, steps_, trainer, trainer.shards()),
       joiner_(
-          loop, thread_, steps_, trainer, shards_,
+          loop, thread_, steps_, trainer, trainer.shards(),
           {.synced = [this](const StateLabel& state, const cluster::Name& root) { state_synced(state, root); },
            .rolled = [this](const StateLabel& state, const state::StepRecord& record) { state_rolled(state, record); },
            .note = [this](const std::string& text) { note(text); }}),
@@ -228,25 +226,16 @@ void Participant::end_join() {
 void Participant::step_applied(const AppliedStep& step) {
     const Outcome outcome = trainer_.outcome();
     const StateLabel state = steps_.label();
+    const StateLabel before{.applied = step.step, .lineage = step.before};
     donor_.applied(step, outcome.record);
+    if (outcome.root) observer_.hashed(before, *outcome.root);
     observer_.applied(outcome, state, step.taken ? journal::How::taken : journal::How::exchanged);
     if (stopped_) return;
+    for (const NodeId node : outcome.astray) observer_.astray(node, before);
+    if (std::ranges::find(outcome.astray, member_.id()) != outcome.astray.end())
+        return member_.tell(cluster::WentAstray{});
     tell_stable();
-    hash_if_due();
     save_if_due();
-}
-
-// At the same steps everywhere, so that members can be compared.
-void Participant::hash_if_due() {
-    const StateLabel state = steps_.label();
-    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
-    const bool due = state.applied == last || (state.applied < last && state.applied % verify_every == 0);
-    if (!due || !thread_.may_read()) return;
-    const auto hashes = std::make_shared<std::vector<std::uint64_t>>();
-    thread_.read([this, hashes] { *hashes = shards_.hashes(trainer_.engine().arena()); },
-                 [this, hashes, state] {
-                     if (!stopped_) observer_.hashed(state, state::root_of(*hashes));
-                 });
 }
 
 // Shares follow measured speed.

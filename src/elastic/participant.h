@@ -18,7 +18,6 @@
 #include "elastic/trainer.h"
 #include "live/member.h"
 #include "state/checkpoint.h"
-#include "state/shards.h"
 
 #include <cstdint>
 #include <memory>
@@ -40,6 +39,8 @@ public:
     virtual void restored(const StateLabel& state) = 0;
     virtual void stable(std::uint64_t steps) = 0;
     virtual void hashed(const StateLabel& state, const cluster::Name& root) = 0;
+    // This member's state was another than most members' (bad memory, say). It goes, and pulls the state again.
+    virtual void astray(NodeId node, const StateLabel& state) = 0;
     virtual void saved(std::uint64_t step, const std::filesystem::path& path) = 0;
     virtual void excluded(const std::string& why, bool final) = 0;
     virtual void left() = 0;
@@ -105,7 +106,6 @@ private:
     void end_join();
     void stop_training();
     void begin_sync_if_still();
-    void hash_if_due();
     void tell_stable();
     void save_if_due();
     void publish_checkpoint();
@@ -119,7 +119,6 @@ private:
     Trainer& trainer_;
     state::CheckpointFolder checkpoints_;
     Observer& observer_;
-    state::Shards shards_;
     bool stopped_ = false;
     bool over_ = false;
     bool has_failed_ = false;

@@ -1,11 +1,11 @@
 // The tally: what R(s) says of those who contributed, in a few floats behind the gradient and the buffers. Everybody
 // adds its own part and zeros elsewhere, so the all-reduce that sums gradients also brings the step's loss, the
-// held-out loss and a norm per member to everybody, at the same time and with the same bits.
+// held-out loss, and a norm and a hash of the state per member to everybody, at the same time and with the same bits.
 //
-//   | gradient | buffers | slot 0: samples, loss, norm | slot 1 ... | held-out: loss, correct, targets |
+//   | gradient | buffers | slot 0: samples, loss, norm, state | slot 1 ... | held-out: loss, correct, targets |
 //
 // Members have slots by their place among the active members of the step's view; where there are more than slots, some
-// share one.
+// share one. A state's hash is 48 bits in two floats, each a whole number that no float rounds.
 #pragma once
 
 #include "cluster/view.h"
@@ -20,14 +20,19 @@
 namespace chaos::elastic {
 
 inline constexpr std::size_t tally_slots = 64;
-inline constexpr std::size_t tally_floats = 3 * tally_slots + 3;
+inline constexpr std::size_t slot_floats = 5;
+inline constexpr std::size_t tally_floats = slot_floats * tally_slots + 3;
 
 // What one member gave to a step.
 struct Contribution {
     double samples = 0.0;
-    double loss = 0.0;  // mean over its samples
-    double norm = 0.0;  // of the mean gradient over its samples
+    double loss = 0.0;        // mean over its samples
+    double norm = 0.0;        // of the mean gradient over its samples
+    std::uint64_t state = 0;  // bits of the root of the state that it computed with; 0: not told
 };
+
+// Of a root, as they are told.
+[[nodiscard]] std::uint64_t told_bits_of(const cluster::Name& root);
 
 // A member's place among the active members of a view.
 [[nodiscard]] std::size_t place_of(const cluster::View& view, cluster::NodeId node);
@@ -47,5 +52,9 @@ struct Tally {
 // Whose contribution makes this step worthless, by the same rule everywhere: it is not finite, or its norm is far
 // beyond what the others found. Where several members share a slot, the first of them is named.
 [[nodiscard]] std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view);
+
+// Whose state is not that of most members who told theirs; of two as large groups, the one with the longest-standing
+// member is right. Nobody, where members share slots.
+[[nodiscard]] std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view);
 
 }  // namespace chaos::elastic

@@ -69,6 +69,7 @@ Result<Trainer> Trainer::open(const run::Run& run, const MakeEngine& make_engine
     options.threads = static_cast<int>(resolved.train.threads);
     options.slots = state::slots_of(resolved.optimizer);
     CHAOS_TRY(trainer.engine_, trainer.make_engine_(options));
+    trainer.shards_.emplace(trainer.engine_->manifest(), trainer.engine_->arena().slots());
 
     trainer.identity_ = run::identity(resolved);
     trainer.identity_["data.content"] = hex(trainer.dataset_->content_hash());
@@ -164,6 +165,17 @@ bool Trainer::evaluation_due(std::uint64_t step) const {
     return step == static_cast<std::uint64_t>(run_.train.steps) || (every > 0 && step % every == 0);
 }
 
+bool Trainer::verification_due(std::uint64_t step) const {
+    const auto every = static_cast<std::uint64_t>(run_.train.verify_every);
+    return step == static_cast<std::uint64_t>(run_.train.steps) || (every > 0 && step > 0 && step % every == 0);
+}
+
+const Digest& Trainer::root() {
+    if (!hashed_ || hashed_->lineage != progress_.lineage)
+        hashed_ = Hashed{.lineage = progress_.lineage, .root = state::root_of(shards_->hashes(engine_->arena()))};
+    return hashed_->root;
+}
+
 Result<double> Trainer::add_gradient(std::uint64_t step, SampleRange samples, std::span<float> into,
                                      const std::function<void(std::size_t)>& ready) {
     const auto batch = static_cast<double>(run_.train.batch);
@@ -224,6 +236,7 @@ Result<void> Trainer::compute(const Task& task, std::span<float> into) {
         given_.norm = digest.norm * static_cast<double>(run_.train.batch) / given_.samples;
         if (!digest.finite_buffers) given_.norm = std::numeric_limits<double>::quiet_NaN();
     }
+    if (verification_due(task.step)) given_.state = told_bits_of(root());
     CHAOS_TRY(const std::optional<compute::Measure> held_out, evaluate_part(task));
     write_tally(into.last(tally_floats), place_of(*task.view, task.self), given_, held_out);
     return {};
@@ -233,6 +246,8 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
     CHAOS_ASSERT(result.size() == result_shape().floats() && step >= progress_.step);
     const Tally tally = read_tally(result.last(tally_floats));
     outcome_ = {.record = {}, .skipped = false, .culprit = std::nullopt, .held_out = tally.held_out};
+    outcome_.astray = astray(tally, view);
+    if (hashed_ && hashed_->lineage == progress_.lineage) outcome_.root = hashed_->root;
     state::StepRecord& record = outcome_.record;
     record.step = step;
     record.view = view.name;

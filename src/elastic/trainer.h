@@ -18,6 +18,7 @@
 #include "run/run.h"
 #include "state/checkpoint.h"
 #include "state/record.h"
+#include "state/shards.h"
 #include "text/tokenizer.h"
 
 #include <cstdint>
@@ -34,6 +35,10 @@ struct Outcome {
     bool skipped = false;                           // the update: what was contributed is of no use
     std::optional<NodeId> culprit;                  // ... by this member
     std::optional<compute::Measure> held_out = {};  // of the state before this step, where it was evaluated
+    // Where members told each other what state they computed with: the root of this node's, and who has another than
+    // most.
+    std::optional<Digest> root = {};
+    std::vector<NodeId> astray = {};
 };
 
 class Trainer final : public Learner {
@@ -52,6 +57,7 @@ public:
     [[nodiscard]] const data::Dataset& dataset() const { return *dataset_; }
     [[nodiscard]] const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
     [[nodiscard]] compute::Engine& engine() { return *engine_; }
+    [[nodiscard]] const state::Shards& shards() const { return *shards_; }
     [[nodiscard]] const std::string& advice() const { return advice_; }
     // What is in memory is no state of the run: the weights that it begins with are not here. A joiner's trainer, until
     // the state has come from others.
@@ -102,6 +108,8 @@ private:
     [[nodiscard]] bool evaluation_due(std::uint64_t step) const;
     // This member's part of the held-out samples, where an evaluation is due.
     [[nodiscard]] Result<std::optional<compute::Measure>> evaluate_part(const Task& task);
+    [[nodiscard]] bool verification_due(std::uint64_t step) const;
+    [[nodiscard]] const Digest& root();
     // Its record becomes the newest of the lineage.
     void commit(const state::StepRecord& record);
     [[nodiscard]] Result<void> load_initial_weights();
@@ -113,6 +121,11 @@ private:
         compute::Measure measure;
     };
 
+    struct Hashed {
+        Digest lineage{};
+        Digest root{};
+    };
+
     run::Run run_;
     run::Identity identity_;
     std::string advice_;
@@ -122,10 +135,12 @@ private:
     MakeEngine make_engine_;
     compute::EngineOptions engine_options_;
     std::unique_ptr<compute::Engine> engine_;
+    std::optional<state::Shards> shards_;
     state::Progress progress_;
     Outcome outcome_;
     Contribution given_;  // by this member, so far, to the step that it computes
     std::optional<Evaluated> evaluated_;
+    std::optional<Hashed> hashed_;
     data::Batch batch_;
     data::Batch next_pass_;  // the part of a batch that lies in the next pass, before it is appended
 };

@@ -267,6 +267,14 @@ void Node::hashed(const StateLabel& state, const cluster::Name& root) {
     changed();
 }
 
+void Node::astray(elastic::NodeId node, const StateLabel& state) {
+    const bool self = node == participant_->member().id();
+    tell("astray",
+         (self ? "its state" : "the state of " + brief(node)) + " was another than most members' (bad memory?); " +
+             (self ? "it pulls what is wrong again" : "that node pulls what is wrong again"),
+         state.applied);
+}
+
 void Node::saved(std::uint64_t step, const std::filesystem::path& path) {
     tell("checkpoint", "saved " + path.string(), step);
 }

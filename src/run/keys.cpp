@@ -197,6 +197,7 @@ std::vector<Key> train_keys(const Schedule& schedule, Train& train) {
         {"train.seed", Seed{&train.seed}},
         {"train.threads", WholeNumber{&train.threads, 0, max_threads}, nullptr, false},
         {"train.eval_every", WholeNumber{&train.eval_every, 0, max_steps}, nullptr, false},
+        {"train.verify_every", WholeNumber{&train.verify_every, 0, max_steps}, nullptr, false},
         {"train.checkpoint_every", WholeNumber{&train.checkpoint_every, 0, max_steps}, nullptr, false},
         {"train.keep_checkpoints", WholeNumber{&train.keep_checkpoints, 1, max_kept_checkpoints}, nullptr, false},
     };

@@ -96,6 +96,7 @@ struct Train {
     std::uint64_t seed = 1;
     std::int64_t threads = 0;             // 0: one per core
     std::int64_t eval_every = 100;        // 0: only at the end
+    std::int64_t verify_every = 10;       // 0: only at the end
     std::int64_t checkpoint_every = 100;  // 0: only at the end
     std::int64_t keep_checkpoints = 3;
 };

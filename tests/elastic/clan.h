@@ -137,6 +137,10 @@ public:
         roots[state.applied] = root;
         write(journal::StateHash{.applied = state.applied, .root = root});
     }
+    void astray(NodeId node, const StateLabel& state) override {
+        say("the state of " + cluster::brief(node) + " went astray before step " + std::to_string(state.applied));
+        gone_astray.insert(node);
+    }
     void saved(std::uint64_t step, const std::filesystem::path&) override { saved_steps.push_back(step); }
     void excluded(const std::string& why, bool) override {
         write(journal::Excluded{why});
@@ -177,6 +181,7 @@ public:
     std::map<std::uint64_t, double> losses;
     std::map<std::uint64_t, compute::Measure> held_out;
     std::map<std::uint64_t, NodeId> culprits;  // of steps that were skipped
+    std::set<NodeId> gone_astray;
     Outcome last;
     std::optional<std::uint64_t> synced_at;
     std::optional<std::uint64_t> first;
@@ -264,7 +269,7 @@ public:
     }
 
     [[nodiscard]] bool wait(const std::function<bool()>& condition) {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
         while (!condition()) {
             if (std::chrono::steady_clock::now() > limit) return false;
             bool turned = false;

@@ -47,7 +47,7 @@ TEST(Participant, JoinsWhileTheOthersTrain) {
     clan.expect_sound();
 }
 
-TEST(Participant, SurvivesTheDeathOfOneOfThreeTwentyTimes) {
+TEST(LongParticipant, SurvivesTheDeathOfOneOfThreeTwentyTimes) {
     const auto seed = std::random_device{}();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -70,7 +70,7 @@ TEST(Participant, SurvivesTheDeathOfOneOfThreeTwentyTimes) {
 }
 
 // Everybody waits for the newcomer when somebody else dies.
-TEST(Participant, OneDiesWhileAnotherIsLetIn) {
+TEST(LongParticipant, OneDiesWhileAnotherIsLetIn) {
     Clan clan({.parameters = 60'000, .buffers = 8, .per_sample = microseconds(1000), .before = [] {}}, 2000);
     ASSERT_TRUE(clan.gather(2)) << clan.log;
     for (unsigned round = 0; round < 10; ++round) {
@@ -100,7 +100,7 @@ TEST(Participant, LeavesWithoutLosingAStep) {
     clan.expect_sound();
 }
 
-TEST(Participant, SeveralJoinAtOnceSomeByOnesThatJoinThemselves) {
+TEST(LongParticipant, SeveralJoinAtOnceSomeByOnesThatJoinThemselves) {
     Clan clan(slow_model(), 250);
     clan.found(0);
     ASSERT_TRUE(clan.all_reach(3)) << clan.log;
@@ -147,7 +147,7 @@ TEST(Participant, JoinsAlthoughADonorDies) {
     clan.expect_sound();
 }
 
-TEST(Participant, JoinsAlthoughADonorFreezes) {
+TEST(LongParticipant, JoinsAlthoughADonorFreezes) {
     Clan clan(large_model(), 100);
     begin_slow_join(clan);
     if (HasFatalFailure()) return;
@@ -161,7 +161,7 @@ TEST(Participant, JoinsAlthoughADonorFreezes) {
     clan.expect_sound();
 }
 
-TEST(Participant, NobodyNoticesAJoinerThatDies) {
+TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
     Clan clan(large_model(), 60);
     begin_slow_join(clan);
     if (HasFatalFailure()) return;
@@ -244,7 +244,7 @@ TEST(Participant, GoesOnFromTheOnlyCheckpointWhenAllWereDown) {
     clan.expect_sound();
 }
 
-TEST(Participant, TwoHalvesGoOnApartAndMeetAgain) {
+TEST(LongParticipant, TwoHalvesGoOnApartAndMeetAgain) {
     Clan clan(slow_model(), 900);
     clan.options.core.fork_after = cluster::second;
     ASSERT_TRUE(clan.gather(4)) << clan.log;
@@ -310,6 +310,30 @@ TEST(Participant, AContributionThatIsNoNumberIsLeftOutByAll) {
     EXPECT_EQ(clan.nodes[0]->culprits.size(), 1U);
     clan.expect_one_line();
     EXPECT_EQ(clan.nodes[0]->memory(), spoiler->memory());
+}
+
+TEST(Participant, WhoseMemoryIsBadIsNamedAndPullsWhatIsWrong) {
+    Clan clan(slow_model(), 400);
+    clan.found(0);
+    clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[1]->trains(); })) << clan.log;
+    std::atomic<bool> spoil = false;
+    Relative* sick = nullptr;
+    toy::ToyModel spoilt = clan.model;
+    spoilt.before = [&] {
+        if (spoil.exchange(false)) sick->trainer.engine().arena().parameters()[7] += 0.01F;
+    };
+    sick = &clan.join(2, {0, 1}, spoilt);
+    ASSERT_TRUE(clan.wait([&] { return sick->trains(); })) << clan.log;
+    const std::set<NodeId> itself = {clan.home(2).id()};
+    spoil = true;
+    ASSERT_TRUE(clan.wait([&] {
+        return std::ranges::all_of(clan.nodes, [&](const auto& entry) { return entry.second->gone_astray == itself; });
+    })) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return sick->joins == 2 && sick->trains(); })) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    EXPECT_EQ(clan.nodes[0]->memory(), sick->memory());
 }
 
 TEST(Participant, EvaluatesTogether) {

@@ -43,7 +43,7 @@ TEST(Assign, WholeNumbersHaveLimits) {
     EXPECT_THAT(error_with("train", "steps = 1_000_000_000_001"), HasSubstr("train.steps must be between"));
     for (const char* line :
          {"batch = 0", "batch = -1", "batch = 1048577", "accumulate = 0", "seed = -1", "threads = -1", "threads = 1025",
-          "eval_every = -1", "checkpoint_every = -1", "keep_checkpoints = 0"}) {
+          "eval_every = -1", "verify_every = -1", "checkpoint_every = -1", "keep_checkpoints = 0"}) {
         EXPECT_THAT(error_with("train", line), HasSubstr("must be between")) << line;
     }
     for (const char* line :

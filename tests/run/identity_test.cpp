@@ -59,8 +59,8 @@ TEST(Identity, ChangesWithTheMathematics) {
 
 TEST(Identity, DoesNotChangeWithTheRest) {
     const Digest before = hash_of(text_data);
-    for (const char* line :
-         {"steps = 2000", "threads = 3", "eval_every = 1", "checkpoint_every = 0", "keep_checkpoints = 9"}) {
+    for (const char* line : {"steps = 2000", "threads = 3", "eval_every = 1", "verify_every = 3",
+                             "checkpoint_every = 0", "keep_checkpoints = 9"}) {
         EXPECT_EQ(hash_of(text_data + "[train]\n" + line), before) << line;
     }
     EXPECT_EQ(hash_of("[data]\nfiles = \"b.txt\"", "elsewhere"), before);

@@ -1,0 +1,81 @@
+#include "elastic/tally.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace chaos::elastic {
+namespace {
+
+using cluster::NodeId;
+
+NodeId node(std::uint64_t number) {
+    return {.high = number, .low = 1};
+}
+
+// Active members, the first of whom has been there longest.
+cluster::View view_of(std::size_t count) {
+    cluster::View view;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        cluster::MemberInfo member;
+        member.id.node = node(i);
+        member.standing = cluster::Standing::active;
+        member.since_epoch = i;
+        view.members.push_back(member);
+        ++view.active;
+    }
+    return view;
+}
+
+// As an all-reduce would: everybody's own, summed.
+Tally tally_of(const std::vector<Contribution>& members) {
+    std::vector<float> sum(tally_floats);
+    for (std::size_t place = 0; place < members.size(); ++place) {
+        std::vector<float> own(tally_floats);
+        write_tally(own, place, members[place], std::nullopt);
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += own[i];
+    }
+    return read_tally(sum);
+}
+
+Contribution with_state(std::uint64_t state) {
+    return {.samples = 4.0, .loss = 1.0, .norm = 1.0, .state = state};
+}
+
+TEST(Tally, SaysWhatEachMemberSaid) {
+    constexpr std::uint64_t all_bits = (std::uint64_t{1} << 48) - 1;
+    const Tally tally = tally_of({{.samples = 6.0, .loss = 2.0, .norm = 3.0, .state = all_bits},
+                                  {.samples = 2.0, .loss = 4.0, .norm = 5.0, .state = 77}});
+    EXPECT_DOUBLE_EQ(tally.samples, 8.0);
+    EXPECT_DOUBLE_EQ(tally.loss, 2.5);
+    EXPECT_DOUBLE_EQ(tally.slots[1].norm, 5.0);
+    EXPECT_EQ(tally.slots[0].state, all_bits);
+    EXPECT_EQ(tally.slots[1].state, 77U);
+}
+
+TEST(Tally, TheFewWithAnotherStateAreAstray) {
+    const Tally tally = tally_of({with_state(5), with_state(9), with_state(9)});
+    EXPECT_EQ(astray(tally, view_of(3)), std::vector{node(0)});
+}
+
+TEST(Tally, OfTwoTheLongerStandingIsRight) {
+    EXPECT_EQ(astray(tally_of({with_state(5), with_state(9)}), view_of(2)), std::vector{node(1)});
+}
+
+TEST(Tally, WhoTellsNoStateIsNotAstray) {
+    EXPECT_TRUE(astray(tally_of({with_state(5), with_state(0), with_state(5)}), view_of(3)).empty());
+}
+
+TEST(Tally, WhereMembersShareSlotsNobodyIsAccused) {
+    std::vector<Contribution> many(tally_slots + 1, with_state(5));
+    many.back().state = 6;
+    EXPECT_TRUE(astray(tally_of(many), view_of(many.size())).empty());
+}
+
+TEST(Tally, WhatIsNoNumberIsNoState) {
+    std::vector<float> floats(tally_floats, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_EQ(read_tally(floats).slots[0].state, 0U);
+}
+
+}  // namespace
+}  // namespace chaos::elastic
