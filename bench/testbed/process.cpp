@@ -29,12 +29,12 @@ Result<Descriptor> memory_file(std::string_view content) {
     return file;
 }
 
-std::string content_of(int file) {
+std::string content_of(int file, std::size_t from) {
     struct stat status{};
-    if (::fstat(file, &status) != 0) return "";
-    std::string content(static_cast<std::size_t>(status.st_size), '\0');
+    if (::fstat(file, &status) != 0 || static_cast<std::size_t>(status.st_size) <= from) return "";
+    std::string content(static_cast<std::size_t>(status.st_size) - from, '\0');
     // Not read(): the program writes at the position that it shares with us.
-    const ssize_t got = ::pread(file, content.data(), content.size(), 0);
+    const ssize_t got = ::pread(file, content.data(), content.size(), static_cast<off_t>(from));
     content.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     return content;
 }
@@ -205,12 +205,12 @@ bool Process::wait_for_output(std::string_view text) const {
     }
 }
 
-std::string Process::out() const {
-    return content_of(out_.get());
+std::string Process::out(std::size_t without) const {
+    return content_of(out_.get(), without);
 }
 
 std::string Process::err() const {
-    return content_of(err_.get());
+    return content_of(err_.get(), 0);
 }
 
 Result<std::string> run_program(const std::vector<std::string>& arguments, std::string_view input) {

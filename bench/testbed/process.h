@@ -5,6 +5,7 @@
 #include "base/result.h"
 
 #include <sys/types.h>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,8 @@ public:
     // False when the process ended without printing `text` to its standard output.
     [[nodiscard]] bool wait_for_output(std::string_view text) const;
 
-    // All that it printed so far.
-    [[nodiscard]] std::string out() const;
+    // All that it printed so far, but for its first bytes.
+    [[nodiscard]] std::string out(std::size_t without = 0) const;
     [[nodiscard]] std::string err() const;
 
 private:

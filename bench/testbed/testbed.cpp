@@ -94,8 +94,13 @@ Result<std::string> Testbed::address6(const std::string& host) const {
 }
 
 Result<Process> Testbed::spawn(const std::string& host, const std::vector<std::string>& arguments) const {
+    CHAOS_TRY(const Place there, place(host));
+    return Process::start(arguments, there);
+}
+
+Result<Place> Testbed::place(const std::string& host) const {
     CHAOS_CHECK(number_of(host));
-    return Process::start(arguments, place_of(spec_, host));
+    return place_of(spec_, host);
 }
 
 Error Testbed::become(const std::string& host, const std::vector<std::string>& arguments) const {

@@ -56,6 +56,8 @@ public:
 
     // Starts a program in a host, within its quota. Process kills, freezes and thaws it.
     [[nodiscard]] Result<Process> spawn(const std::string& host, const std::vector<std::string>& arguments) const;
+    // Where programs of a host run, for Process::start.
+    [[nodiscard]] Result<Place> place(const std::string& host) const;
     // Becomes a program in a host; returns only with an error.
     [[nodiscard]] Error become(const std::string& host, const std::vector<std::string>& arguments) const;
     // Runs `work` on a thread in the host's network: sockets opened by it belong to the host for good, whoever uses

@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -15,8 +16,9 @@ public:
     ToyEngine(const ToyModel& model, unsigned slots, std::uint64_t seed)
         : model_(model), manifest_(manifest_of(model)), arena_(manifest_, slots) {
         result_.resize(model.parameters + model.buffers);
-        for (std::size_t i = 0; i < model.parameters; ++i)
-            arena_.parameters()[i] = 0.1F * random_normal(seed, 0, i % 65'536);
+        std::vector<float> first(std::min<std::size_t>(model.parameters, 65'536));
+        for (std::size_t i = 0; i < first.size(); ++i) first[i] = 0.1F * random_normal(seed, 0, i);
+        for (std::size_t i = 0; i < model.parameters; ++i) arena_.parameters()[i] = first[i % 65'536];
     }
 
     const state::Manifest& manifest() const override { return manifest_; }
@@ -32,7 +34,7 @@ public:
             result_[i] += part.weight * (0.3F * arena_.parameters()[i] + pattern[i % period]);
         for (std::size_t i = 0; i < model_.buffers; ++i)
             result_[model_.parameters + i] += part.weight * pattern[i % period];
-        std::this_thread::sleep_until(begun + model_.per_sample * batch.count);
+        std::this_thread::sleep_until(begun + (model_.pace ? model_.pace() : model_.per_sample) * batch.count);
         return measure(batch, pattern);
     }
     Result<compute::Measure> evaluate(const data::Batch& batch) override {

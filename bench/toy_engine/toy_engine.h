@@ -19,6 +19,7 @@ struct ToyModel {
     std::chrono::microseconds per_sample{0};  // that it takes to compute
     // Called by the compute thread before each part of a gradient; tests wait in it.
     std::function<void()> before = [] {};
+    std::function<std::chrono::microseconds()> pace = {};  // instead of per_sample, where that changes
 };
 
 [[nodiscard]] elastic::Trainer::MakeEngine make_toy_engine(const ToyModel& model);

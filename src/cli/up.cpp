@@ -42,11 +42,13 @@ public:
     void step(const elastic::Outcome& outcome, const elastic::StateLabel& state, std::size_t members) {
         if (outcome.record.step >= steps_) return;
         if (json_)
-            return print_json({{"kind", "trained"},
-                               {"step", state.applied},
-                               {"loss", outcome.record.loss},
-                               {"norm", outcome.record.norm},
-                               {"members", members}});
+            return print_json(
+                {{"time", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
+                 {"kind", "trained"},
+                 {"step", state.applied},
+                 {"loss", outcome.record.loss},
+                 {"norm", outcome.record.norm},
+                 {"members", members}});
         const auto now = std::chrono::steady_clock::now();
         if (now - last_ < std::chrono::seconds(1) && state.applied != steps_) return;
         last_ = now;

@@ -157,6 +157,7 @@ Result<void> Node::start() {
                                   .version = options_.version});
     write(elastic::journal::Restored{.applied = state.applied, .lineage = state.lineage});
     if (!options_.join.empty()) {
+        tell("joins", "asks to be let in");
         member.join(options_.join);
     } else if (!known) {
         member.found(static_cast<std::uint32_t>(trainer_.run().train.batch), options_.strict);
