@@ -345,6 +345,7 @@ void Member::State::on_applied(const Applied& event) {
         // A joiner follows, or a newly active one takes what is between its state and its first step.
         applied = std::max(applied, event.step + 1);
         stable = std::max(stable, event.step);
+        catching_up_since = now;
         maybe_start_step();
         return;
     }

@@ -243,9 +243,15 @@ void Member::State::say_stuck() {
     ask_for(std::move(request));
 }
 
-// Results that a member lacks may be nowhere to be had.
+// Results that a member lacks may be nowhere to be had. Who was let in for a step to come lacks nothing while nobody is
+// further than itself: steps may take as long as they like.
 void Member::State::miss_results() {
-    if (role == Role::active && behind() && !stopped && now - catching_up_since > 8 * options.detect) say_stuck();
+    if (role != Role::active || !behind() || stopped) return;
+    const bool others_have = std::ranges::any_of(connections, [&](const auto& entry) {
+        return entry.second.applied > applied && line.contains(entry.second.view, entry.second.epoch);
+    });
+    if (!taking && !others_have) catching_up_since = now;
+    if (now - catching_up_since > 8 * options.detect) say_stuck();
 }
 
 // Links of the view that have no connection: dial, and give up in time.

@@ -26,6 +26,15 @@ TEST(Member, NewcomersJoinByAnyMember) {
     EXPECT_TRUE(trains(village, {0, 1, 2, 3}));
 }
 
+TEST(Member, StepsMayTakeLongWhileSomebodyIsLetIn) {
+    Village village;
+    populate(village, 3);
+    village.step_time = 20 * second;
+    village.join(3, 2);
+    EXPECT_TRUE(trains(village, {0, 1, 2, 3}, 300 * second)) << village.story();
+    EXPECT_FALSE(village.member(0).view()->settlement.has_value());
+}
+
 TEST(Member, WhatAllSayToHaveAppliedIsStableBeforeTheNextStepCompletes) {
     Village village;
     populate(village, 3);

@@ -104,6 +104,7 @@ public:
         bool frozen = false;
         bool left = false;
         std::optional<std::pair<std::uint64_t, ViewPtr>> running;
+        std::optional<std::uint64_t> awaits;  // the step before the first one it was let in for
         std::vector<std::string> notes;
         std::vector<std::string> excluded;
         std::uint64_t life = 0;
@@ -233,6 +234,7 @@ private:
     std::map<std::pair<Nanoseconds, std::uint64_t>, std::pair<NodeId, Event>> queue;
     std::uint64_t order = 0;
     std::map<std::pair<std::uint64_t, Name>, std::set<NodeId>> begun;
+    std::map<std::uint64_t, Nanoseconds> done_at;  // steps that were begun by all
 
     void put(Nanoseconds at, NodeId to, Event event) {
         queue.emplace(std::pair(at, ++order), std::pair(to, std::move(event)));
@@ -272,6 +274,12 @@ private:
         put(wake, to, Tick{});
     }
 
+    // A newcomer applies a step right after the others.
+    void follow(House& house) {
+        put(std::max(now, done_at.at(*house.awaits)) + 2 * delay, house.id, Applied{*house.awaits});
+        house.awaits.reset();
+    }
+
     void carry_out(House& from, Action& action) {
         if (auto* send = std::get_if<Send>(&action)) {
             overhear(from.id, *send);
@@ -295,8 +303,12 @@ private:
             from.running = {start->step, start->view};
             auto& who = begun[{start->step, start->view->name}];
             who.insert(from.id);
-            if (who.size() == start->view->active_count())
+            if (who.size() == start->view->active_count()) {
                 for (const NodeId member : who) put(now + step_time, member, Applied{start->step});
+                done_at[start->step] = now + step_time;
+                for (auto& [id, house] : houses)
+                    if (house.awaits == start->step) follow(house);
+            }
         } else if (std::holds_alternative<StopStep>(action)) {
             from.running.reset();
         } else if (auto* take = std::get_if<TakeResult>(&action)) {
@@ -308,7 +320,8 @@ private:
         } else if (auto* activated = std::get_if<Activated>(&action)) {
             if (activated->first_step > 0) {
                 from.running = {activated->first_step - 1, nullptr};
-                put(now + 2 * delay, from.id, Applied{activated->first_step - 1});
+                from.awaits = activated->first_step - 1;
+                if (done_at.contains(activated->first_step - 1)) follow(from);
             }
         } else if (auto* excluded = std::get_if<Excluded>(&action)) {
             from.excluded.push_back(excluded->why);
