@@ -296,13 +296,16 @@ awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
 // The dialling end's part of a greeting.
 awaitable<Result<LinksState::Greeted>> LinksState::introduce(Stream& stream, const wire::Control& hello,
                                                              NodeId expected) {
-    if (const Result<Proven> proven = co_await stream.handshake(); !proven) co_return proven.error();
+    const Result<Proven> proven = co_await stream.handshake();
+    if (!proven) co_return proven.error();
+    const auto another = [](NodeId who) { return Error{"another node answers there: " + cluster::brief(who)}; };
+    // Before it hears of us: it may be linked with us, and would take this for its link's other connection.
+    if (!options.in_the_clear && expected != NodeId{} && proven->node != expected) co_return another(proven->node);
     const std::vector<std::byte> first = frame_of(hello);
     if (const Result<void> sent = co_await stream.write(first, {}); !sent) co_return sent.error();
     Cause cause = nullptr;
     Result<Greeted> greeted = co_await greet(stream, cause);
-    if (greeted && expected != NodeId{} && greeted->peer != expected)
-        co_return Error{"another node answers there: " + cluster::brief(greeted->peer)};
+    if (greeted && expected != NodeId{} && greeted->peer != expected) co_return another(greeted->peer);
     co_return greeted;
 }
 

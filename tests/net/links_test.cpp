@@ -290,6 +290,23 @@ TEST(Links, AWrongNodeOrNobodyAtTheAddressIsSaid) {
     EXPECT_THAT(c.reasons, testing::Contains(HasSubstr("it has no port")));
 }
 
+// A node took the address of one that was lost: whoever looks for the lost one there does not disturb the link.
+TEST(Links, WhoLooksForAnotherWhereItsPeerListensKeepsItsLink) {
+    Pair pair;
+    Site c(pair.loop);
+    pair.a.links.dial(c.id, pair.b.address);
+    pair.b.links.dial(c.id, pair.a.address);
+    ASSERT_TRUE(c.wait([&] { return !pair.a.reasons.empty() && !pair.b.reasons.empty(); }));
+    const std::vector<std::uint8_t> text{1};
+    EXPECT_TRUE(pair.a.links.send(pair.b.id, text));
+    EXPECT_TRUE(pair.b.links.send(pair.a.id, text));
+    ASSERT_TRUE(c.wait([&] { return !pair.a.messages.empty() && !pair.b.messages.empty(); }));
+    EXPECT_EQ(pair.a.events.front(), up(pair.b));
+    EXPECT_THAT(pair.a.events, testing::Not(testing::Contains(HasSubstr("closed"))));
+    EXPECT_THAT(pair.b.events, testing::Not(testing::Contains(HasSubstr("closed"))));
+    EXPECT_TRUE(pair.a.links.linked(pair.b.id) && pair.b.links.linked(pair.a.id));
+}
+
 TEST(Links, StrangersAreTurnedAwayInWords) {
     asio::io_context loop;
     Site a(loop);
