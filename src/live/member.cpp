@@ -1,5 +1,6 @@
 #include "live/member.h"
 
+#include "base/cpu_time.h"
 #include "base/file.h"
 #include "net/admission.h"
 
@@ -22,6 +23,20 @@ std::uint64_t incarnation_of_now() {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
             .count());
+}
+
+// What happens all the time, whether or not anything changes.
+bool is_routine(const cluster::Event& event, const cluster::Actions& actions) {
+    if (std::holds_alternative<cluster::Applied>(event) || std::holds_alternative<cluster::Measured>(event) ||
+        std::holds_alternative<cluster::MeasuredSpeed>(event))
+        return true;
+    if (const auto* received = std::get_if<cluster::Received>(&event))
+        return std::holds_alternative<cluster::Heartbeat>(received->message->body);
+    if (!std::holds_alternative<cluster::Tick>(event)) return false;
+    return std::ranges::all_of(actions, [](const cluster::Action& action) {
+        const auto* send = std::get_if<cluster::Send>(&action);
+        return send != nullptr && std::holds_alternative<cluster::Heartbeat>(send->message->body);
+    });
 }
 
 constexpr std::chrono::milliseconds first_pause{200};
@@ -136,17 +151,29 @@ void Member::drain() {
     while (!inbox_.empty() && !stopped_) {
         const cluster::Event event = std::move(inbox_.front());
         inbox_.pop_front();
-        cluster::Actions actions = core_->step(event, now());
-        for (cluster::Action& action : actions) {
-            if (stopped_) break;
-            carry_out(action);
-        }
+        handle(event);
         if (core_->stable() == stable_ || stopped_) continue;
         stable_ = core_->stable();
         worker_.stable(stable_);
     }
     draining_ = false;
     if (!stopped_) schedule_tick();
+}
+
+void Member::handle(const cluster::Event& event) {
+    const std::uint64_t before = thread_cpu_ns();
+    cluster::Actions actions = core_->step(event, now());
+    bool matters = !is_routine(event, actions);
+    for (cluster::Action& action : actions) {
+        if (stopped_) break;
+        const auto* start = std::get_if<cluster::StartStep>(&action);
+        if (start != nullptr && start->view->name != started_under_) {
+            started_under_ = start->view->name;
+            matters = true;  // the first step under another view makes its plan
+        }
+        carry_out(action);
+    }
+    if (matters) handling_cpu_ += std::chrono::nanoseconds(thread_cpu_ns() - before);
 }
 
 void Member::schedule_tick() {

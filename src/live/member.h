@@ -17,6 +17,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -88,6 +89,9 @@ public:
     [[nodiscard]] net::Links& links() { return links_; }
     [[nodiscard]] const net::Links& links() const { return links_; }
     [[nodiscard]] std::string address() const { return identity_.address; }
+    // This thread's CPU time that events took, from reaching the core to what follows from them being in force. What
+    // goes on all the time (heartbeats, measures, steps that are done) does not count.
+    [[nodiscard]] std::chrono::nanoseconds handling_cpu() const { return handling_cpu_; }
 
     // Closes everything. No call of the worker follows, but for failed() where a vote could not be kept: the member
     // then stopped itself.
@@ -114,6 +118,7 @@ private:
     [[nodiscard]] bool is_in() const;
     [[nodiscard]] Result<std::optional<cluster::DiskRecord>> kept_vote() const;
     void drain();
+    void handle(const cluster::Event& event);
     void schedule_tick();
     void carry_out(cluster::Action& action);
     void persist(const cluster::DiskRecord& record);
@@ -138,6 +143,8 @@ private:
     // False once it is stopped: for timers that have expired by then, when this object may be gone.
     std::shared_ptr<bool> runs_ = std::make_shared<bool>(true);
     std::uint64_t stable_ = 0;
+    cluster::Name started_under_{};  // the view of the last step that was started
+    std::chrono::nanoseconds handling_cpu_{0};
     net::Links links_;
     Watch watch_;
 };

@@ -389,6 +389,7 @@ json Node::status() {
                 {"links", view_ ? links_of(*view_) : json::array()},
                 {"connections", connections_of(member.links())},
                 {"counters", counters_of(core.counters(), member.links().counters())},
+                {"handling_cpu_us", std::chrono::duration<double, std::micro>(member.handling_cpu()).count()},
                 {"why", core.why()},
                 {"uptime_s", std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count()},
                 {"pid", ::getpid()},
