@@ -19,9 +19,14 @@ std::vector<LinkId> Member::State::down_links() const {
     return down;
 }
 
-// Is there a reason for a new view, and when is it our turn to propose it?
+// Is there a reason for a new view, and when is it our turn to propose it? News about who can be reached may bring our
+// turn forward: who waits for somebody that turns out to be dead waits no longer.
 void Member::State::consider_proposing() {
-    if (line.empty() || proposal || propose_at != never || !votes()) return;
+    if (line.empty() || proposal || !votes()) return;
+    if (propose_at != never) {
+        if (awaits_seniors) propose_at = std::min(propose_at, turn());
+        return;
+    }
     bool needed = stopped || may_found();
     for (auto entry = pending.begin(); !needed && entry != pending.end(); ++entry) {
         const Fitness::Kind kind = fitness(tip(), entry->second, nullptr).kind;
@@ -29,10 +34,12 @@ void Member::State::consider_proposing() {
             kind == Fitness::Kind::interrupts || (kind == Fitness::Kind::fits && ripe(tip(), pending, entry->first));
     }
     if (!needed) return;
-    if (tip().senior == self() && role == Role::active) {
-        propose_at = now;
-        return;
-    }
+    propose_at = turn();
+    awaits_seniors = true;
+}
+
+Nanoseconds Member::State::turn() const {
+    if (tip().senior == self() && role == Role::active) return now;
     // Those who stand longer and can be reached go first.
     const std::vector<LinkId> down = down_links();
     const std::vector<NodeId> reached = reachable_from(tip(), self(), down);
@@ -43,9 +50,15 @@ void Member::State::consider_proposing() {
         if (std::pair(member.since_epoch, member.id.node) > std::pair(me->since_epoch, self())) continue;
         if (std::ranges::binary_search(reached, member.id.node)) ++rank;
     }
-    propose_at = rank == 0 ? now : now + rank * (2 * spread() + options.resend / 2);
+    const Nanoseconds at = rank == 0 ? now : now + rank * (2 * spread() + options.resend / 2);
     // A node that came back first looks for those who still run.
-    if (role == Role::returning) propose_at += 2 * options.detect;
+    return role == Role::returning ? at + 2 * options.detect : at;
+}
+
+// Another proposer is given time first.
+void Member::State::propose_after(Nanoseconds wait) {
+    propose_at = now + wait;
+    awaits_seniors = false;
 }
 
 std::vector<NodeId> Member::State::patient() const {
@@ -156,7 +169,7 @@ void Member::State::repeat_proposal() {
 
 void Member::State::drop_proposal(Nanoseconds retry_after) {
     proposal.reset();
-    propose_at = now + retry_after;
+    propose_after(retry_after);
 }
 
 void Member::State::on_promise(const Promise& promise) {

@@ -157,6 +157,7 @@ struct Member::State {
     bool round_zero_used = false;
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
+    bool awaits_seniors = false;  // propose_at is when those who stand longer have had their turn
     Nanoseconds without_quorum_since = never;
     Pending pending;
     std::map<RequestKey, Own> own;
@@ -274,6 +275,8 @@ struct Member::State {
 
     // ---- proposing.cpp
     void consider_proposing();
+    void propose_after(Nanoseconds wait);
+    [[nodiscard]] Nanoseconds turn() const;
     void propose();
     [[nodiscard]] bool may_found() const;
     void prepare(bool flush);

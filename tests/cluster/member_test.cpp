@@ -61,6 +61,15 @@ TEST(Member, ACrashIsSettledAtOnce) {
     EXPECT_LT(village.now - before, 2 * second);
 }
 
+TEST(Member, TheLongestStandingMemberIsNotWaitedForOnceAllItsLinksAreKnownToBeDown) {
+    Village village;
+    populate(village, 5);
+    const Nanoseconds before = village.now;
+    village.crash(0);
+    EXPECT_TRUE(village.until([&] { return village.settled({1, 2, 3, 4}); }));
+    EXPECT_LT(village.now - before, 20 * village.delay) << village.story();
+}
+
 TEST(Member, AFrozenMemberIsThrownOutAndComesBack) {
     Village village;
     populate(village, 4);
