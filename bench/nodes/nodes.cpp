@@ -33,6 +33,10 @@ double now() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+std::filesystem::path chaos_program() {
+    return CHAOS_PROGRAM;
+}
+
 Wanted is_kind(const std::string& kind) {
     return [kind](const json& line) { return line.value("kind", "") == kind; };
 }

@@ -33,6 +33,9 @@ struct Line {
 // By the clock that nodes of this machine use, too.
 [[nodiscard]] double now();
 
+// The program that nodes are processes of.
+[[nodiscard]] std::filesystem::path chaos_program();
+
 using Wanted = std::function<bool(const nlohmann::json&)>;
 // The kind of an event, or "trained" (docs/control.md).
 [[nodiscard]] Wanted is_kind(const std::string& kind);

@@ -1,0 +1,109 @@
+// ./dev demo: nodes on this machine train one model while everything happens to them that can. Told as it happens; the
+// exit code says whether all went as it must.
+#include "ending.h"
+#include "play.h"
+#include "report.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+using namespace chaos;
+using namespace chaos::bench;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t compared_steps = 100;
+constexpr double largest_loss_gap = 1e-4;  // what rounding in another order makes of the first steps
+
+// What a pause may be: I3.
+double bound_of(const Scene& scene, const Scene& peace) {
+    return scene.detection_s + 2.0 * scene.cost.round_trip_s + peace.cost.longest_s;
+}
+
+std::string ms(double seconds) {
+    return fixed(seconds * 1e3, 0) + " ms";
+}
+
+void print_table(const std::vector<Scene>& scenes, std::vector<std::string>& wrong) {
+    Table table{.head = {"event", "handling", "stall", "at most", "scale-out delay", "limit", "ratio"}, .rows = {}};
+    const Scene& peace = scenes.front();
+    for (const Scene& scene : scenes) {
+        const double bound = bound_of(scene, peace);
+        std::vector<std::string> row = {scene.event, fixed(scene.cost.handling_ms, 2) + " ms", ms(scene.cost.stall_s),
+                                        ms(bound)};
+        if (scene.scale_out) {
+            row.insert(row.end(), {ms(scene.scale_out->delay_s), ms(scene.scale_out->limit_s),
+                                   fixed(scene.scale_out->delay_s / scene.scale_out->limit_s, 1)});
+        } else {
+            row.insert(row.end(), {"", "", ""});
+        }
+        table.rows.push_back(std::move(row));
+        if (scene.cost.stall_s > bound) wrong.push_back(scene.event + ": steps stood still for too long");
+    }
+    std::printf("\n%s\n", table_text(table).c_str());
+    std::printf(
+        "handling: CPU time of the node that it took the longest. stall: the longest pause between two steps, beyond "
+        "a\n"
+        "usual step; at most: detection + 2 round trips + the longest step in peace. limit: as many bytes from as "
+        "many\n"
+        "senders through plain sockets on the same busy machine, and %s.\n\n",
+        "the round trips of a join");
+}
+
+void print_losses(const Losses& losses) {
+    Table table{.head = {"loss after step", "together", "undisturbed"}, .rows = {}};
+    for (const std::size_t step : {std::size_t{1}, std::size_t{25}, std::size_t{50}, std::size_t{100}})
+        table.rows.push_back(
+            {std::to_string(step), fixed(losses.together[step - 1], 6), fixed(losses.alone[step - 1], 6)});
+    std::printf("%s", table_text(table).c_str());
+    std::printf("largest relative difference in %llu steps: %.1e (at most %.0e)\n\n",
+                static_cast<unsigned long long>(compared_steps), losses.largest_gap, largest_loss_gap);
+}
+
+Result<std::vector<std::string>> perform(const fs::path& folder) {
+    const fs::path run_file = folder / "together.toml";
+    LocalClusterOptions options{.folder = folder, .run_file = run_file, .data = folder, .toy = false};
+    options.more = {"--links", "4"};
+    Play play(options);
+    CHAOS_CHECK(play.perform());
+    std::vector<std::string> wrong;
+    print_table(play.scenes(), wrong);
+
+    std::vector<fs::path> last;
+    std::vector<fs::path> all;
+    for (const std::string& name : play.last_members()) last.push_back(folder / name);
+    for (const std::string& name : play.everybody()) all.push_back(folder / name);
+    CHAOS_TRY(const CommonHash hash, common_hash(last));
+    std::printf("After %llu steps the state's hash is %s on %zu nodes of %zu.\n",
+                static_cast<unsigned long long>(hash.applied), hex(hash.root).c_str(), last.size(), last.size());
+    CHAOS_TRY(const std::vector<std::string> broken, violations(all));
+    wrong.insert(wrong.end(), broken.begin(), broken.end());
+    if (broken.empty()) std::printf("All invariants held, by the journals of %zu nodes.\n\n", all.size());
+
+    CHAOS_TRY(const Losses losses,
+              compare_losses(chaos_program(), run_file, folder / "undisturbed", all.front(), compared_steps));
+    print_losses(losses);
+    if (losses.largest_gap > largest_loss_gap) wrong.emplace_back("the loss is not that of the undisturbed run");
+    return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "Usage: chaos_demo FOLDER (with together.toml and what it names)\n");
+        return 2;
+    }
+    const auto wrong = perform(fs::absolute(argv[1]));
+    if (!wrong) {
+        std::fprintf(stderr, "demo: %s\n", wrong.error().message.c_str());
+        return 1;
+    }
+    for (const std::string& what : *wrong) std::fprintf(stderr, "demo: this is not as it must be: %s\n", what.c_str());
+    if (wrong->empty()) std::puts("All of it is so.");
+    return wrong->empty() ? 0 : 1;
+}
