@@ -83,7 +83,9 @@ void Member::State::continue_joining() {
             send(candidate.node, make_message(LinkOffer{identity.member}));
         }
     }
-    const bool enough = join.consents.size() >= options.links_wanted || now >= join.offers_until;
+    // Those who decline are no candidates any more.
+    const std::size_t wanted = std::min<std::size_t>(options.links_wanted, join.candidates.size());
+    const bool enough = join.consents.size() >= wanted || now >= join.offers_until;
     if (join.consents.empty() || !enough || now < join.request_at) return;
     join.request_at = now + options.resend;
     Request request;

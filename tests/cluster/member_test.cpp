@@ -35,6 +35,16 @@ TEST(Member, StepsMayTakeLongWhileSomebodyIsLetIn) {
     EXPECT_FALSE(village.member(0).view()->settlement.has_value());
 }
 
+TEST(Member, ANewcomerDoesNotWaitForMoreLinksThanThereAreMembers) {
+    Village village;
+    village.found(0);
+    village.join(1, 0);
+    const Nanoseconds before = village.now;
+    EXPECT_TRUE(
+        village.until([&] { return village.member(0).view() && village.member(0).view()->members.size() == 2; }));
+    EXPECT_LT(village.now - before, village.options.resend) << village.story();
+}
+
 TEST(Member, WhatAllSayToHaveAppliedIsStableBeforeTheNextStepCompletes) {
     Village village;
     populate(village, 3);
