@@ -21,14 +21,31 @@ Donor::~Donor() {
     *alive_ = false;
 }
 
+// From the view that governs the step in flight to the youngest: who leaves takes part in the steps before that, and
+// may have yet to follow to the first of them.
+bool Donor::some_view(const std::function<bool(const cluster::View&)>& says) const {
+    const ViewPtr youngest = member_->core().view();
+    if (youngest == nullptr) return false;
+    if (says(*youngest)) return true;
+    for (std::uint64_t step = steps_.committed(); step < youngest->first_step; ++step)
+        if (const ViewPtr view = member_->core().governing(step); view != nullptr && says(*view)) return true;
+    return false;
+}
+
+bool Donor::is_member(NodeId node) const {
+    return some_view([node](const cluster::View& view) { return view.find(node) != nullptr; });
+}
+
+bool Donor::is_active(NodeId node) const {
+    return some_view([node](const cluster::View& view) { return view.is_active(node); });
+}
+
 bool Donor::may_ask(NodeId node) const {
-    const ViewPtr view = member_->core().view();
-    return gives_ && view != nullptr && view->find(node) != nullptr && view->is_active(member_->id());
+    return gives_ && is_member(node) && is_active(member_->id());
 }
 
 bool Donor::may_have(NodeId node, std::uint64_t applied) const {
-    const ViewPtr view = member_->core().view();
-    return applied <= member_->core().stable() || (view != nullptr && view->is_active(node));
+    return applied <= member_->core().stable() || is_active(node);
 }
 
 void Donor::send(NodeId to, const wire::Work& message) {
@@ -212,12 +229,11 @@ void Donor::tell_roots() {
 // Results are kept while somebody joins, or was let in for a step to come; and for a few steps when somebody was lost:
 // one that was cut off for a moment comes back and follows from where it stood.
 void Donor::look_for_joiners() {
-    const ViewPtr view = member_->core().view();
-    followed_ =
-        view != nullptr &&
-        (steps_.committed() < kept_until_ || std::ranges::any_of(view->members, [&](const cluster::MemberInfo& member) {
-             return member.standing == cluster::Standing::syncing || member.first_step >= steps_.committed();
-         }));
+    const auto joins = [&](const cluster::MemberInfo& member) {
+        return member.standing == cluster::Standing::syncing || member.first_step >= steps_.committed();
+    };
+    followed_ = steps_.committed() < kept_until_ ||
+                some_view([&](const cluster::View& view) { return std::ranges::any_of(view.members, joins); });
     while (!followed_ && results_.size() > 1) results_.pop_front();
 }
 
@@ -229,7 +245,7 @@ void Donor::adopted(const cluster::View& view) {
     look_for_joiners();
     std::vector<NodeId> gone;
     for (const auto& [node, bytes] : given_bytes_)
-        if (view.find(node) == nullptr) gone.push_back(node);
+        if (!is_member(node)) gone.push_back(node);
     for (const NodeId node : gone) forget(node);
     serve_parts();
 }

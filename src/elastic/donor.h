@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -78,6 +79,9 @@ private:
         std::uint64_t told = 0;  // of the state after fewer steps than this
     };
 
+    [[nodiscard]] bool some_view(const std::function<bool(const cluster::View&)>& says) const;
+    [[nodiscard]] bool is_member(NodeId node) const;
+    [[nodiscard]] bool is_active(NodeId node) const;
     [[nodiscard]] bool may_ask(NodeId node) const;
     [[nodiscard]] bool may_have(NodeId node, std::uint64_t applied) const;
     void serve();

@@ -119,7 +119,8 @@ Joiner::DonorState* Joiner::find(NodeId node) {
 }
 
 void Joiner::adopted(const cluster::View& view) {
-    if (!running_) return;
+    // Who leaves follows by its donors to the steps that it was let in for.
+    if (!running_ || view.find(member_->id()) == nullptr) return;
     std::vector<NodeId> neighbours = view.neighbours(member_->id());
     std::erase_if(neighbours, [&](NodeId node) { return !view.is_active(node); });
     std::vector<NodeId> gone;

@@ -100,6 +100,23 @@ TEST(Participant, LeavesWithoutLosingAStep) {
     clan.expect_sound();
 }
 
+// It has yet to follow to the step that it was let in for, and takes part in that.
+TEST(LongParticipant, LeavesAsSoonAsItIsLetIn) {
+    Clan clan(slow_model(), 500);
+    ASSERT_TRUE(clan.gather(2)) << clan.log;
+    for (unsigned round = 0; round < 5; ++round) {
+        Relative& next = clan.join(2 + round, {0, 1});
+        ASSERT_TRUE(clan.wait([&] { return next.first.has_value(); })) << clan.log;
+        next.participant->member().tell(cluster::LeaveCommand{});
+        ASSERT_TRUE(clan.wait([&] { return next.has_left; })) << clan.log;
+        clan.kill(2 + round);
+    }
+    ASSERT_LT(clan.most_steps(), 450U);
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
 TEST(LongParticipant, SeveralJoinAtOnceSomeByOnesThatJoinThemselves) {
     Clan clan(slow_model(), 250);
     clan.found(0);
