@@ -37,6 +37,10 @@ std::filesystem::path chaos_program() {
     return CHAOS_PROGRAM;
 }
 
+std::filesystem::path toy_plugin() {
+    return CHAOS_TOY_PLUGIN;
+}
+
 Wanted is_kind(const std::string& kind) {
     return [kind](const json& line) { return line.value("kind", "") == kind; };
 }

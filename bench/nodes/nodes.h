@@ -35,6 +35,7 @@ struct Line {
 
 // The program that nodes are processes of.
 [[nodiscard]] std::filesystem::path chaos_program();
+[[nodiscard]] std::filesystem::path toy_plugin();
 
 using Wanted = std::function<bool(const nlohmann::json&)>;
 // The kind of an event, or "trained" (docs/control.md).

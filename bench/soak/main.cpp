@@ -1,0 +1,59 @@
+#include "report.h"
+#include "soak.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+using namespace chaos;
+using namespace chaos::bench;
+
+int main(int argc, char** argv) {
+    SoakOptions options;
+    options.seed = std::random_device{}();
+    CLI::App program("Torments nodes that train on this machine.");
+    program.add_option("--faults", options.faults, "How many (default: 500)")->type_name("N");
+    program.add_option("--nodes", options.nodes, "How many train (default: 8)")
+        ->check(CLI::Range(4, 64))
+        ->type_name("N");
+    program.add_option("--seed", options.seed, "Decides what happens to whom")->type_name("S");
+    program.add_option("--folder", options.folder, "For the nodes; new or empty. It goes when all is well")
+        ->required()
+        ->type_name("DIR");
+    CLI11_PARSE(program, argc, argv);
+    options.folder = std::filesystem::absolute(options.folder);
+    std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
+    std::filesystem::create_directories(options.folder);
+    if (!std::filesystem::is_empty(options.folder)) {
+        std::fprintf(stderr, "soak: %s is not empty\n", options.folder.c_str());
+        return 2;
+    }
+    const double load = load_average();
+    Soak soak(options);
+    const Result<SoakReport> report = soak.run();
+    if (!report) {
+        std::fprintf(stderr, "soak: seed %llu: %s\nThe nodes' folders are in %s\n",
+                     static_cast<unsigned long long>(options.seed), report.error().message.c_str(),
+                     options.folder.c_str());
+        return 1;
+    }
+    Table table{.head = {"fault", "times", "longest pause"}, .rows = {}};
+    double longest = 0.0;
+    for (const auto& [fault, kind] : report->kinds) {
+        longest = std::max(longest, kind.longest_pause_s);
+        table.rows.push_back({name_of(fault), std::to_string(kind.times),
+                              kind.longest_pause_s > 0.0 ? fixed(kind.longest_pause_s * 1e3, 0) + " ms" : ""});
+    }
+    std::printf("\n%s\n%llu steps; %llu of them computed again, with the same bits.\n", table_text(table).c_str(),
+                static_cast<unsigned long long>(report->steps), static_cast<unsigned long long>(report->replayed));
+    std::printf("%s\n", json_line("soak", load,
+                                  {{"longest_pause_over_bound", longest / report->pause_bound_s},
+                                   {"memory_growth", report->memory_growth},
+                                   {"descriptors_growth", static_cast<double>(report->descriptors_growth)},
+                                   {"steps", static_cast<double>(report->steps)}})
+                            .c_str());
+    std::filesystem::remove_all(options.folder);
+    return 0;
+}

@@ -1,0 +1,391 @@
+#include "soak.h"
+
+#include "base/file.h"
+#include "elastic/journal_check.h"
+#include "nodes/sever.h"
+#include "report.h"
+#include "testbed/process.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+namespace chaos::bench {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A step takes about 25 ms, most of which nodes sleep: they share the machine with each other.
+constexpr unsigned batch = 24;
+constexpr unsigned sample_us = 8000;
+
+constexpr double detect_s = 1.0;  // silence that fails a link
+// I3: detection, two round trips and a step; and what a machine on which as many processes as nodes wake up adds.
+constexpr double pause_bound_s = detect_s + 1.0;
+constexpr seconds patience{60};
+constexpr milliseconds look_again{20};
+
+// Nodes that are never killed, so that something runs for long.
+constexpr unsigned spared = 2;
+constexpr unsigned settled_after = 8;  // times that a process was looked at before it counts as warm
+constexpr double largest_memory_growth = 0.25;
+constexpr std::int64_t descriptors_per_link = 6;  // in both directions and in the making
+
+std::string run_text() {
+    return "[model]\nkind = \"mlp\"\nhidden = [64]\n"
+           "[data]\nkind = \"synthetic\"\nshape = [63]\nclasses = 2\nsamples = 1000\nheld_out = 0\n"
+           "[train]\nthreads = 1\nbatch = " +
+           std::to_string(batch) + "\nsteps = 10000000\neval_every = 0\ncheckpoint_every = 20\n";
+}
+
+LocalClusterOptions cluster_options(const SoakOptions& options) {
+    LocalClusterOptions cluster{.folder = options.folder, .run_file = options.folder / "run.toml"};
+    cluster.environment["CHAOS_TOY_SAMPLE_US"] = std::to_string(sample_us);
+    return cluster;
+}
+
+// The last step of which a node told.
+std::uint64_t last_step(NodeProcess& node) {
+    const std::vector<Line>& lines = node.lines();
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line)
+        if (is_kind("trained")(line->content)) return line->content.at("step");
+    return 0;
+}
+
+// The longest time between two steps, the last of which was done after `since`.
+double longest_pause(NodeProcess& node, double since) {
+    const std::vector<Line>& lines = node.lines();
+    double longest = 0.0;
+    double later = now();
+    for (auto line = lines.rbegin(); line != lines.rend() && later >= since; ++line) {
+        if (!is_kind("trained")(line->content)) continue;
+        longest = std::max(longest, later - line->time);
+        later = line->time;
+    }
+    return longest;
+}
+
+}  // namespace
+
+std::string name_of(Fault fault) {
+    switch (fault) {
+        case Fault::kill:
+            return "killed, and started again";
+        case Fault::kill_two:
+            return "two killed at once";
+        case Fault::freeze:
+            return "frozen, and thawed";
+        case Fault::sever:
+            return "connections broken";
+        case Fault::remove_link:
+            return "link removed";
+        case Fault::add_link:
+            return "link added";
+        case Fault::leave:
+            return "left, and joined again";
+        case Fault::all_down:
+            return "all killed, and started again";
+    }
+    return "";
+}
+
+Soak::Soak(const SoakOptions& options) : options_(options), cluster_(cluster_options(options)), random_(options.seed) {
+    for (unsigned i = 0; i < options.nodes; ++i) names_.push_back("n" + std::to_string(i));
+    report_.pause_bound_s = pause_bound_s;
+}
+
+Result<SoakReport> Soak::run() {
+    CHAOS_CHECK(begin());
+    while (happened_ < options_.faults) {
+        const Fault fault = choose();
+        ++happened_;
+        ++report_.kinds[fault].times;
+        CHAOS_CHECK(happen(fault));
+        // Now and then the next one comes before this one is healed.
+        if (fault != Fault::all_down && below(3) == 0 && hurt_.size() + 2 < names_.size() / 2) {
+            CHAOS_CHECK(until_steps_advance());
+            CHAOS_CHECK(judge_pause(fault));
+            continue;
+        }
+        CHAOS_CHECK(until_all_train(patience));
+        CHAOS_CHECK(judge_pause(fault));
+        CHAOS_CHECK(measure_processes());
+        hurt_.clear();
+    }
+    CHAOS_CHECK(until_all_train(patience));
+    CHAOS_CHECK(measure_processes());
+    CHAOS_CHECK(end());
+    return report_;
+}
+
+Result<void> Soak::begin() {
+    CHAOS_CHECK(write_file_atomically(options_.folder / "run.toml", run_text()));
+    CHAOS_CHECK(cluster_.found(names_.front()));
+    for (std::size_t i = 1; i < names_.size(); ++i) CHAOS_CHECK(cluster_.join(names_[i]));
+    CHAOS_CHECK(until_all_train(patience));
+    say(std::to_string(names_.size()) + " nodes train");
+    return {};
+}
+
+Fault Soak::choose() {
+    const unsigned dice = below(100);
+    if (dice < 22) return Fault::kill;
+    if (dice < 30) return names_.size() >= 5 ? Fault::kill_two : Fault::kill;
+    if (dice < 50) return Fault::freeze;
+    if (dice < 64) return Fault::sever;
+    if (dice < 74) return Fault::remove_link;
+    if (dice < 80) return Fault::add_link;
+    if (dice < 97) return Fault::leave;
+    return hurt_.empty() ? Fault::all_down : Fault::kill;
+}
+
+Result<void> Soak::happen(Fault fault) {
+    if (hurt_.empty()) since_ = now();
+    switch (fault) {
+        case Fault::kill:
+            return kill(1);
+        case Fault::kill_two:
+            return kill(2);
+        case Fault::freeze:
+            return freeze();
+        case Fault::sever:
+        case Fault::remove_link:
+        case Fault::add_link:
+            return change_link(fault);
+        case Fault::leave:
+            return leave();
+        case Fault::all_down:
+            return all_down();
+    }
+    return {};
+}
+
+// ---- what happens
+
+std::string Soak::somebody() {
+    std::vector<std::string> names;
+    for (std::size_t i = spared; i < names_.size(); ++i)
+        if (!hurt_.contains(names_[i])) names.push_back(names_[i]);
+    return names[below(static_cast<unsigned>(names.size()))];
+}
+
+Result<void> Soak::kill(unsigned count) {
+    std::vector<std::string> victims;
+    for (unsigned i = 0; i < count; ++i) {
+        victims.push_back(somebody());
+        hurt_.insert(victims.back());
+    }
+    std::string text = "kills";
+    for (const std::string& name : victims) {
+        cluster_.node(name).kill();
+        text += " " + name;
+    }
+    const bool at_once = below(2) == 0;
+    say(text + (at_once ? "" : ", and waits until the others went on"));
+    for (const std::string& name : victims) cluster_.drop(name);
+    if (!at_once) CHAOS_CHECK(until_steps_advance());
+    for (const std::string& name : victims) CHAOS_CHECK(cluster_.join(name));
+    return {};
+}
+
+// For a moment, or until the others went on without it.
+Result<void> Soak::freeze() {
+    const std::string name = somebody();
+    hurt_.insert(name);
+    const bool brief = below(2) == 0;
+    const milliseconds pause{50 + below(700)};
+    say("freezes " + name + (brief ? " for " + std::to_string(pause.count()) + " ms" : ""));
+    cluster_.node(name).freeze();
+    if (brief) {
+        std::this_thread::sleep_for(pause);
+    } else {
+        CHAOS_CHECK(until_steps_advance());
+    }
+    cluster_.node(name).thaw();
+    return {};
+}
+
+Result<void> Soak::change_link(Fault fault) {
+    std::map<std::string, std::string> ids;
+    for (const std::string& name : unhurt()) {
+        CHAOS_TRY(const json status, cluster_.node(name).status());
+        ids[status.at("node")] = name;
+    }
+    const std::string asked = unhurt()[below(static_cast<unsigned>(unhurt().size()))];
+    CHAOS_TRY(const json status, cluster_.node(asked).status());
+    const std::string self = status.at("node");
+    std::set<std::string> linked;
+    for (const json& link : status.at("links")) {
+        if (link.at("a") == self) linked.insert(link.at("b"));
+        if (link.at("b") == self) linked.insert(link.at("a"));
+    }
+    std::vector<std::string> peers;
+    for (const auto& [id, name] : ids)
+        if (id != self && linked.contains(id) == (fault != Fault::add_link)) peers.push_back(id);
+    if (peers.empty()) return {};
+    const std::string peer = peers[below(static_cast<unsigned>(peers.size()))];
+    if (fault == Fault::sever) {
+        say("breaks the connections of " + asked + " and " + ids[peer]);
+        CHAOS_CHECK(sever(cluster_.node(asked).process().pid(), cluster_.node(ids[peer]).process().pid()));
+        return {};
+    }
+    const std::string change = fault == Fault::add_link ? "add" : "remove";
+    say("link " + change + " " + asked + " " + ids[peer]);
+    const Result<json> answer =
+        cluster_.node(asked).ask({{"command", "link"}, {"change", change}, {"a", self}, {"b", peer}});
+    // What others did meanwhile may have made it pointless.
+    if (!answer) say("  not done: " + answer.error().message);
+    return {};
+}
+
+Result<void> Soak::leave() {
+    const std::string name = somebody();
+    say(name + " leaves");
+    hurt_.insert(name);
+    NodeProcess& node = cluster_.node(name);
+    CHAOS_CHECK(node.ask({{"command", "leave"}}));
+    if (const int code = node.process().wait(); code != 0)
+        return Error{name + " left with exit code " + std::to_string(code) + ": " + node.last_words()};
+    cluster_.drop(name);
+    return cluster_.join(name);
+}
+
+Result<void> Soak::all_down() {
+    say("kills all, and starts them again");
+    hurt_.insert(names_.begin(), names_.end());
+    for (const std::string& name : names_) cluster_.node(name).kill();
+    for (const std::string& name : names_) cluster_.drop(name);
+    for (const std::string& name : names_) CHAOS_CHECK(cluster_.start_again(name));
+    return {};
+}
+
+// ---- what must be true then
+
+std::vector<std::string> Soak::unhurt() const {
+    std::vector<std::string> names;
+    for (const std::string& name : names_)
+        if (!hurt_.contains(name)) names.push_back(name);
+    return names;
+}
+
+Result<void> Soak::judge_pause(Fault fault) {
+    for (const std::string& name : unhurt()) {
+        const double pause = longest_pause(cluster_.node(name), since_);
+        double& longest = report_.kinds[fault].longest_pause_s;
+        longest = std::max(longest, pause);
+        if (pause > pause_bound_s)
+            return Error{name + " stood still for " + fixed(pause, 2) + " s: " + cluster_.node(name).last_words()};
+    }
+    return {};
+}
+
+Result<void> Soak::until_steps_advance() {
+    std::map<std::string, std::uint64_t> before;
+    for (const std::string& name : unhurt()) before[name] = last_step(cluster_.node(name));
+    for (const auto& [name, step] : before) CHAOS_CHECK(cluster_.node(name).wait_for(trained_step(step + 3), patience));
+    return {};
+}
+
+Result<void> Soak::until_all_train(seconds limit) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (true) {
+        CHAOS_TRY(const bool all, all_train());
+        if (all) break;
+        if (std::chrono::steady_clock::now() > end) {
+            std::string stand;
+            for (const std::string& name : names_) {
+                const Result<json> status = cluster_.node(name).status();
+                stand += "\n  " + name + ": ";
+                stand += status ? status->at("role").get<std::string>() + ", step " + status->at("step").dump() + ", " +
+                                      status->at("why").get<std::string>()
+                                : status.error().message;
+            }
+            return Error{"the nodes do not come together again:" + stand};
+        }
+        std::this_thread::sleep_for(look_again);
+    }
+    for (const std::string& name : names_) {
+        const std::uint64_t step = last_step(cluster_.node(name));
+        CHAOS_CHECK(cluster_.node(name).wait_for(trained_step(step + 2), patience));
+    }
+    return {};
+}
+
+Result<bool> Soak::all_train() {
+    for (const std::string& name : names_) {
+        if (cluster_.node(name).process().ended()) return Error{"a node ended: " + cluster_.node(name).last_words()};
+        const Result<json> status = cluster_.node(name).status();
+        if (!status) return false;  // it has only begun
+        if (status->at("role") != "active" || status->at("members").size() != names_.size()) return false;
+        for (const json& member : status->at("members"))
+            if (member.at("standing") != "active") return false;
+    }
+    return true;
+}
+
+// Of processes that have lived for a while; connections count apart.
+Result<void> Soak::measure_processes() {
+    for (const std::string& name : names_) {
+        NodeProcess& node = cluster_.node(name);
+        CHAOS_TRY(const json status, node.status());
+        const auto links = static_cast<std::int64_t>(status.at("connections").size());
+        const std::int64_t descriptors = static_cast<std::int64_t>(node.descriptors()) - descriptors_per_link * links;
+        const std::uint64_t bytes = node.memory_bytes();
+        Process& process = processes_[name];
+        if (process.pid != node.process().pid()) process = {.pid = node.process().pid()};
+        if (++process.seen == settled_after) {
+            process.first_bytes = bytes;
+            process.first_descriptors = descriptors;
+        }
+        if (process.seen <= settled_after) continue;
+        const double growth = static_cast<double>(bytes) / static_cast<double>(process.first_bytes) - 1.0;
+        report_.memory_growth = std::max(report_.memory_growth, growth);
+        report_.descriptors_growth = std::max(report_.descriptors_growth, descriptors - process.first_descriptors);
+        if (growth > largest_memory_growth)
+            return Error{name + " has " + fixed(100.0 * growth, 0) + " % more memory than at first"};
+    }
+    return {};
+}
+
+Result<void> Soak::end() {
+    say("tells all to leave");
+    for (const std::string& name : names_) report_.steps = std::max(report_.steps, last_step(cluster_.node(name)));
+    for (const std::string& name : names_) cluster_.node(name).process().signal(SIGINT);
+    std::vector<std::string> again = {"env", "CHAOS_PLUGIN=" + toy_plugin().string(), chaos_program(), "replay"};
+    elastic::JournalCheck check;
+    for (const std::string& name : names_) {
+        NodeProcess& node = cluster_.node(name);
+        if (const int code = node.process().wait(); code != 0)
+            return Error{name + " ended with exit code " + std::to_string(code) + ": " + node.last_words()};
+        check.begin_journal();
+        const auto add = [&](const elastic::journal::TimedEntry& entry) -> Result<void> {
+            check.add(entry);
+            return {};
+        };
+        CHAOS_CHECK(elastic::read_journal(cluster_.dir(name) / "journal", add));
+        again.push_back(cluster_.dir(name));
+    }
+    const elastic::CheckReport checked = check.finish();
+    if (!checked.sound()) {
+        std::string text;
+        for (const std::string& violation : checked.violations) text += "\n  " + violation;
+        return Error{"invariants were broken:" + text};
+    }
+    say("all invariants held; computes the run again");
+    again.insert(again.end(), {"--run", (options_.folder / "run.toml").string()});
+    CHAOS_TRY(const std::string told, testbed::run_program(again));
+    const std::size_t words = told.find(" steps computed again: equal bits");
+    if (words == std::string::npos) return Error{"the run computed again is another one: " + told};
+    report_.replayed = std::stoull(told.substr(told.rfind('\n', words) + 1));
+    return {};
+}
+
+void Soak::say(const std::string& text) const {
+    std::printf("%4u  %s\n", happened_, text.c_str());
+    std::fflush(stdout);
+}
+
+}  // namespace chaos::bench

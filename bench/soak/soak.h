@@ -1,0 +1,87 @@
+// ./dev soak: real nodes on this machine train while faults happen to them at random, one after the other and several
+// at once. Training must go on within I3's bound; in the end the journals must show that the invariants held, and the
+// run computed again must have the same bits.
+#pragma once
+
+#include "nodes/local_cluster.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace chaos::bench {
+
+enum class Fault : std::uint8_t { kill, kill_two, freeze, sever, remove_link, add_link, leave, all_down };
+[[nodiscard]] std::string name_of(Fault fault);
+
+struct SoakOptions {
+    unsigned faults = 500;
+    unsigned nodes = 8;
+    std::uint64_t seed = 0;
+    std::filesystem::path folder{};  // new or empty
+};
+
+struct SoakReport {
+    std::uint64_t steps = 0;
+    struct Kind {
+        unsigned times = 0;
+        double longest_pause_s = 0.0;  // between two steps of a node that the fault did not hit
+    };
+    std::map<Fault, Kind> kinds;
+    double pause_bound_s = 0.0;
+    double memory_growth = 0.0;           // of the node for which it is largest, relative
+    std::int64_t descriptors_growth = 0;  // likewise, beyond those of its links
+    std::uint64_t replayed = 0;           // steps that had the same bits when they were computed again
+};
+
+class Soak {
+public:
+    explicit Soak(const SoakOptions& options);
+    // An error: something is not as it must be; the nodes' folders show what happened.
+    [[nodiscard]] Result<SoakReport> run();
+
+private:
+    [[nodiscard]] Result<void> begin();
+    [[nodiscard]] Fault choose();
+    [[nodiscard]] Result<void> happen(Fault fault);
+    [[nodiscard]] Result<void> kill(unsigned count);
+    [[nodiscard]] Result<void> freeze();
+    [[nodiscard]] Result<void> change_link(Fault fault);
+    [[nodiscard]] Result<void> leave();
+    [[nodiscard]] Result<void> all_down();
+    [[nodiscard]] Result<void> judge_pause(Fault fault);
+    [[nodiscard]] Result<void> until_all_train(std::chrono::seconds patience);
+    [[nodiscard]] Result<bool> all_train();
+    [[nodiscard]] Result<void> until_steps_advance();
+    [[nodiscard]] Result<void> measure_processes();
+    [[nodiscard]] Result<void> end();
+
+    // Not one of those that are spared.
+    [[nodiscard]] std::string somebody();
+    [[nodiscard]] std::vector<std::string> unhurt() const;
+    [[nodiscard]] unsigned below(unsigned limit) { return static_cast<unsigned>(random_() % limit); }
+    void say(const std::string& text) const;
+
+    struct Process {  // a node's life, as the system sees it
+        pid_t pid = 0;
+        unsigned seen = 0;
+        std::uint64_t first_bytes = 0;
+        std::int64_t first_descriptors = 0;
+    };
+
+    SoakOptions options_;
+    LocalCluster cluster_;
+    std::mt19937_64 random_;
+    std::vector<std::string> names_;
+    std::set<std::string> hurt_;  // by the faults since all trained together last
+    double since_ = 0.0;          // when the first of these happened
+    unsigned happened_ = 0;
+    std::map<std::string, Process> processes_;
+    SoakReport report_;
+};
+
+}  // namespace chaos::bench
