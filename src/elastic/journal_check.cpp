@@ -70,6 +70,7 @@ void JournalCheck::read(const Begun& begun) {
     run_ = begun.run;
     reading_ = {};
     reading_.node = begun.member.node;
+    reading_.incarnation = begun.member.incarnation;
     report_.nodes.back().node = begun.member.node;
     ++report_.nodes.back().lives;
 }
@@ -86,7 +87,9 @@ void JournalCheck::read(const Adopted& adopted) {
     }
     for (const cluster::MemberInfo& member : view.members) members_.insert(member.id.node);
     if (view.settlement) report_.nodes.back().longest_pause_since_fault_ns = 0;
-    if (reading_.node && view.is_active(*reading_.node)) reading_.active_in = view.name;
+    if (!reading_.node || !view.is_active(*reading_.node)) return;
+    // Of an earlier life it may still hear that it is a member.
+    if (view.find(*reading_.node)->id.incarnation >= reading_.incarnation) reading_.active_in = view.name;
 }
 
 void JournalCheck::place(std::uint64_t applied, const Name& lineage, bool synced) {

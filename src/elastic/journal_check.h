@@ -66,7 +66,8 @@ private:
     // Where the journal that is read has come to.
     struct Reading {
         std::optional<NodeId> node;
-        bool placed = false;  // it was said where the state comes from
+        std::uint64_t incarnation = 0;  // that this life began with; it may come back with later ones
+        bool placed = false;            // it was said where the state comes from
         std::uint64_t applied = 0;
         Name lineage{};
         bool just_synced = false;

@@ -182,6 +182,19 @@ TEST_F(JournalCheckTest, WhatIsSaidToBeStableIsNotDoneAgain) {
                                                                     HasSubstr("stable under view 4"))));
 }
 
+TEST_F(JournalCheckTest, WhoStartsAgainSaysNothingAboutTheViewsOfItsEarlierLife) {
+    train({&one, &two, &three}, all, 4);
+    three.begin(2);
+    three.restore();
+    three.adopt(all);
+    const ViewPtr next = test::lose(all, {3}, 4);
+    adopt({&one, &two, &three}, next);
+    train({&one, &two}, next, 6);
+    three.sync_from(one);
+    three.say(Stable{6});
+    EXPECT_THAT(check_all().violations, ElementsAre());
+}
+
 TEST_F(JournalCheckTest, ARestartFromAStableCheckpointIsSoundAndFromAnotherItIsNot) {
     train({&one, &two, &three}, all, 4);
     const cluster::Name fourth = one.lineage;

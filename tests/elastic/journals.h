@@ -22,9 +22,11 @@ public:
     explicit Scribe(std::uint64_t number) : number_(number) { begin(); }
 
     void say(journal::Entry entry) { entries.push_back({.time_ns = now_ns, .entry = std::move(entry)}); }
-    void begin() {
-        say(journal::Begun{
-            .member = {.node = node(number_), .incarnation = 1}, .run = name(9), .threads = 1, .version = "test"});
+    void begin(std::uint64_t incarnation = 1) {
+        say(journal::Begun{.member = {.node = node(number_), .incarnation = incarnation},
+                           .run = name(9),
+                           .threads = 1,
+                           .version = "test"});
     }
     void adopt(const ViewPtr& view) { say(journal::Adopted{view}); }
     void restore() { restore(0, name(9)); }
