@@ -6,16 +6,32 @@
 namespace chaos::elastic {
 namespace {
 
-constexpr std::size_t kept_results = 4;
+constexpr std::size_t least_kept_results = 4;
+constexpr std::size_t most_kept_results = 256;
+constexpr std::size_t kept_result_bytes = 64ULL << 20;
 constexpr std::size_t kept_hashes = 4;
 constexpr std::size_t max_wishes = 16384;               // of all joiners
 constexpr std::uint64_t max_given_bytes = 64ULL << 20;  // of shards on their way to one joiner
 constexpr unsigned roots_per_ask = 16;
+constexpr std::uint32_t most_pause_ms = 5 * 60 * 1000;
+constexpr unsigned most_pauses = 3;
+
+std::size_t kept_results_of(const Trainer& trainer) {
+    return std::clamp(kept_result_bytes / (trainer.result_shape().floats() * sizeof(float)), least_kept_results,
+                      most_kept_results);
+}
 
 }  // namespace
 
-Donor::Donor(ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards)
-    : thread_(thread), steps_(steps), trainer_(trainer), shards_(shards) {}
+Donor::Donor(asio::io_context& loop, ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards,
+             std::function<void(const std::string& text)> note)
+    : thread_(thread),
+      steps_(steps),
+      trainer_(trainer),
+      shards_(shards),
+      kept_results_(kept_results_of(trainer)),
+      note_(std::move(note)),
+      pause_end_(loop) {}
 
 Donor::~Donor() {
     *alive_ = false;
@@ -157,7 +173,8 @@ bool Donor::give_part(const PartWish& wish) {
     send(wish.from, message);
     if (kept == results_.end()) return true;
     const state::FloatRange range = shards_.in_result(wish.span);
-    (void)steps_.transfers().send(wish.from, net::BulkKind::state, wish.transfer,
+    // By the way that no gradient can bar: who was let in takes none of a step before it has all results up to there.
+    (void)steps_.transfers().send(wish.from, net::BulkKind::results, wish.transfer,
                                   std::as_bytes(std::span(*kept->floats).subspan(range.begin, range.count())),
                                   kept->floats);
     return true;
@@ -171,7 +188,7 @@ void Donor::applied(const AppliedStep& step, const state::StepRecord& record) {
     look_for_joiners();
     // The last one is kept by the steps themselves anyway.
     results_.push_back({.step = step.step, .before = step.before, .record = record, .floats = step.result});
-    while (results_.size() > (followed_ ? kept_results : 1)) results_.pop_front();
+    while (results_.size() > (followed_ ? kept_results_ : 1)) results_.pop_front();
     serve_parts();
     serve();
 }
@@ -224,6 +241,35 @@ void Donor::tell_roots() {
     std::erase_if(watchers_, [](const auto& entry) { return entry.second.steps_left == 0; });
 }
 
+// ---- pauses
+
+void Donor::received(NodeId from, const wire::PauseAsk& ask) {
+    if (ask.milliseconds() == 0) {
+        if (paused_for_ == from) end_pause();
+        return;
+    }
+    const ViewPtr view = member_->core().view();
+    if (!may_ask(from) || view->is_active(from) || paused_for_) return;
+    if (++pauses_had_[view->find(from)->id] > most_pauses) return;
+    const std::uint32_t most = std::min(ask.milliseconds(), most_pause_ms);
+    note_("begins no further step until newcomer " + cluster::brief(from) +
+          " has the state, which costs less than to send it what is learnt meanwhile; at most " +
+          std::to_string((most + 999) / 1000) + " s");
+    paused_for_ = from;
+    steps_.hold_back(true);
+    pause_end_.expires_after(std::chrono::milliseconds(most));
+    pause_end_.async_wait([this, alive = alive_](boost::system::error_code cancelled) {
+        if (!cancelled && *alive) end_pause();
+    });
+}
+
+void Donor::end_pause() {
+    if (!paused_for_) return;
+    paused_for_.reset();
+    pause_end_.cancel();
+    steps_.hold_back(false);
+}
+
 // ---- who is here
 
 // Results are kept while somebody joins, or was let in for a step to come; and for a few steps when somebody was lost:
@@ -239,10 +285,12 @@ void Donor::look_for_joiners() {
 
 void Donor::adopted(const cluster::View& view) {
     const bool lost = std::ranges::any_of(members_, [&](NodeId node) { return view.find(node) == nullptr; });
-    if (lost && view.settlement) kept_until_ = steps_.committed() + kept_results;
+    if (lost && view.settlement) kept_until_ = steps_.committed() + kept_results_;
     members_.clear();
     for (const cluster::MemberInfo& member : view.members) members_.push_back(member.id.node);
     look_for_joiners();
+    std::erase_if(pauses_had_, [&](const auto& entry) { return !view.has(entry.first); });
+    if (paused_for_ && (view.find(*paused_for_) == nullptr || view.is_active(*paused_for_))) end_pause();
     std::vector<NodeId> gone;
     for (const auto& [node, bytes] : given_bytes_)
         if (!is_member(node)) gone.push_back(node);
@@ -251,6 +299,7 @@ void Donor::adopted(const cluster::View& view) {
 }
 
 void Donor::forget(NodeId peer) {
+    if (paused_for_ == peer) end_pause();
     std::erase_if(shard_wishes_, [&](const ShardWish& wish) { return wish.from == peer; });
     std::erase_if(part_wishes_, [&](const PartWish& wish) { return wish.from == peer; });
     watchers_.erase(peer);
@@ -259,6 +308,7 @@ void Donor::forget(NodeId peer) {
 
 void Donor::stop() {
     gives_ = false;
+    end_pause();
     for (const ShardWish& wish : std::exchange(shard_wishes_, {})) refuse(wish.from, wish.transfer);
     for (const PartWish& wish : std::exchange(part_wishes_, {})) refuse_part(wish.from, wish.transfer);
     watchers_.clear();

@@ -4,6 +4,10 @@
 //
 // What goes to a joiner besides shards is stable, so that it is never undone; a shard may be younger than that, and
 // says by its lineage what it is. (Who is active already gets what is not stable yet: everybody waits for it.)
+//
+// One exception to "nobody waits": a joiner whose links carry hardly more than what training makes would take so long
+// that it costs less to let everybody wait for the rest of its state (joiner.h). It asks one donor, which then begins
+// no further step for a while; a few times per life of the joiner.
 #pragma once
 
 #include "elastic/compute_thread.h"
@@ -13,18 +17,23 @@
 #include "live/member.h"
 #include "state/shards.h"
 
+#include <boost/asio/steady_timer.hpp>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace chaos::elastic {
 
 class Donor {
 public:
-    Donor(ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards);
+    Donor(asio::io_context& loop, ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards,
+          std::function<void(const std::string& text)> note);
     ~Donor();
     Donor(const Donor&) = delete;
     Donor& operator=(const Donor&) = delete;
@@ -35,6 +44,7 @@ public:
     void received(NodeId from, const wire::ShardAsk& ask);
     void received(NodeId from, const wire::PartAsk& ask);
     void received(NodeId from, const wire::RootAsk& ask);
+    void received(NodeId from, const wire::PauseAsk& ask);
 
     void applied(const AppliedStep& step, const state::StepRecord& record);
     void stable();
@@ -93,6 +103,7 @@ private:
     void hash_state();
     void tell_roots();
     void look_for_joiners();
+    void end_pause();
     void send(NodeId to, const wire::Work& message);
 
     ComputeThread& thread_;
@@ -100,6 +111,11 @@ private:
     Trainer& trainer_;
     const state::Shards& shards_;
     live::Member* member_ = nullptr;
+    std::size_t kept_results_;
+    std::function<void(const std::string& text)> note_;
+    asio::steady_timer pause_end_;
+    std::optional<NodeId> paused_for_;
+    std::map<cluster::MemberId, unsigned> pauses_had_;
     bool gives_ = true;
     bool followed_ = false;         // somebody joins, or may be back soon: results are kept
     std::uint64_t kept_until_ = 0;  // this step, for those who were lost

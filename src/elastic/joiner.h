@@ -14,6 +14,15 @@
 // (it was taken from a step that was undone, or too long ago) is pulled again. More than half of the donors must agree
 // on the root of the state; where it differs from ours, the shards' hashes show which are wrong, and whose they were.
 //
+// Training never waits for a joiner, unless that costs less. With N members that train, results of G bytes every T
+// seconds, links that carry B bytes a second and the part f of the shards here, of which results must be followed,
+//
+//   every member waits for the rest:   (N + 1) / B      node-seconds for each byte that is missing
+//   nobody waits but the joiner:       1 / (B - f G/T)  node-seconds
+//
+// so from f G / (T B) > N / (N + 1) on a pause is asked for; nobody could ever join over a link slower than results
+// otherwise.
+//
 // What this node held before counts: one that was away for a moment follows from where it stood.
 #pragma once
 
@@ -156,6 +165,10 @@ private:
     void look();
     void compare();
     void look_again();
+    void watch_pace();
+    void ask_for_pause_if_cheaper();
+    [[nodiscard]] std::uint64_t bytes_left();
+    void end_pause();
     void blame(const Root& root);
 
     asio::io_context& loop_;
@@ -179,6 +192,20 @@ private:
     std::vector<std::uint64_t> own_hashes_;  // of that; empty: not known yet
     bool verified_ = false;
     Progress progress_;
+    struct Pace {
+        Clock::time_point looked;
+        std::uint64_t bytes = 0;    // that had come by then
+        double bytes_per_s = 0.0;   // that come, lately
+        Clock::time_point first;    // when a donor's state was first heard of
+        std::uint64_t applied = 0;  // steps in it then
+        std::uint64_t newest = 0;   // steps in the newest that was heard of
+    };
+    Pace pace_;
+    struct Pause {
+        NodeId donor;  // that begins no further step
+        Clock::time_point until;
+    };
+    std::optional<Pause> pause_;
     std::uint64_t duplicated_bytes_ = 0;
     asio::steady_timer timer_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -41,7 +41,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
               .computed = [this](std::uint64_t samples, std::chrono::nanoseconds took) { computed(samples, took); },
               .note = [this](const std::string& text) { note(text); },
               .failed = [this](const Error& why) { failed(why); }}),
-      donor_(thread_, steps_, trainer, trainer.shards()),
+      donor_(loop, thread_, steps_, trainer, trainer.shards(), [this](const std::string& text) { note(text); }),
       joiner_(
           loop, thread_, steps_, trainer, trainer.shards(),
           {.synced = [this](const StateLabel& state, const cluster::Name& root) { state_synced(state, root); },
@@ -361,6 +361,8 @@ void Participant::received(NodeId from, std::span<const std::uint8_t> message) {
             return donor_.received(from, work->part_ask());
         case wire::Work::kRootAsk:
             return donor_.received(from, work->root_ask());
+        case wire::Work::kPauseAsk:
+            return donor_.received(from, work->pause_ask());
         case wire::Work::kShardAnswer:
             return joiner_.received(from, work->shard_answer());
         case wire::Work::kPartAnswer:

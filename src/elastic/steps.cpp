@@ -94,6 +94,11 @@ void Steps::stop_step() {
     abandoning_ = false;
 }
 
+void Steps::hold_back(bool held) {
+    holds_back_ = held;
+    if (!held) advance_soon();
+}
+
 void Steps::take_result(std::uint64_t step, const std::vector<NodeId>& holders) {
     CHAOS_ASSERT(step == committed_);
     stop_step();
@@ -127,7 +132,7 @@ void Steps::advance() {
     if (thread_.busy()) return;
     if (kept_ && !kept_->applied) return apply();
     if (taking_ && taking_->bytes) return taken();
-    if (!order_ || order_->output != nullptr) return;
+    if (!order_ || order_->output != nullptr || (holds_back_ && held_.step != order_->step)) return;
     if (held_.step != order_->step) held_ = {};
     std::optional<std::vector<SampleRange>> more = cluster::beyond(held_.ranges, order_->share);
     if (!more) {  // the shares were divided anew: nothing of the old one counts

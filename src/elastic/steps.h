@@ -79,6 +79,8 @@ public:
     // As live::Worker's.
     void start_step(std::uint64_t step, const ViewPtr& view);
     void stop_step();
+    // Nothing of a further step is begun, which holds up everybody; or is again.
+    void hold_back(bool held);
     void take_result(std::uint64_t step, const std::vector<NodeId>& holders);
     void link_up(NodeId peer);
     void link_down(NodeId peer);
@@ -180,6 +182,7 @@ private:
     std::map<NodeId, std::uint64_t> giving_;  // the last result that each was given: its transfer
     std::uint64_t beginnings_ = 0;            // what was computed before the last one counts for nothing
     bool abandoning_ = false;
+    bool holds_back_ = false;
     std::vector<Vector> vectors_;  // those nobody else holds are free
     cluster::Name scheduled_{};    // the view that schedule_ is of
     SchedulePtr schedule_;

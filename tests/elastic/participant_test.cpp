@@ -329,6 +329,19 @@ TEST(Participant, AContributionThatIsNoNumberIsLeftOutByAll) {
     EXPECT_EQ(clan.nodes[0]->memory(), spoiler->memory());
 }
 
+// More is learnt per second than the link carries: without a pause it would never be there.
+TEST(Participant, JoinsOverALinkThatCannotCarryWhatIsLearnt) {
+    Clan clan(slow_model(), 400);
+    clan.options.links.max_send_bytes_per_s = 4'000'000;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(3)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return newcomer.synced_at.has_value(); })) << clan.log;
+    EXPECT_NE(clan.nodes[0]->notes.find("begins no further step until newcomer"), std::string::npos) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return newcomer.trains(); })) << clan.log;
+    clan.expect_one_line();
+}
+
 TEST(Participant, WhoseMemoryIsBadIsNamedAndPullsWhatIsWrong) {
     Clan clan(slow_model(), 400);
     clan.found(0);
