@@ -79,6 +79,25 @@ inline std::vector<float> copy(std::span<const float> floats) {
     return {floats.begin(), floats.end()};
 }
 
+// What is told to be final while the gradient is computed is; how often something was told.
+inline std::size_t expect_final_when_told(Engine& engine, const data::Batch& batch) {
+    struct Told {
+        std::size_t from = 0;
+        std::vector<float> floats;
+    };
+    std::vector<Told> all;
+    std::size_t end = engine.manifest().parameter_elements();
+    step(engine, batch, {.step = 0, .weight = 0.5F, .first = true});
+    step(engine, batch, {.step = 0, .weight = 0.5F, .first = false, .ready = [&](std::size_t from) {
+                             EXPECT_LT(from, end);
+                             all.push_back({from, copy(engine.result().subspan(from, end - from))});
+                             end = from;
+                         }});
+    for (const Told& told : all)
+        EXPECT_EQ(told.floats, copy(engine.result().subspan(told.from, told.floats.size()))) << told.from;
+    return all.size();
+}
+
 // The largest difference of two results, as a share of the largest value of the first.
 inline double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
     EXPECT_EQ(a.size(), b.size());

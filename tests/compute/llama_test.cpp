@@ -1,3 +1,4 @@
+#include "compute/engines.h"
 #include "compute/torch/models.h"
 #include "state/hugging_face.h"
 
@@ -94,6 +95,11 @@ TEST_P(Llama, APartOfWeightZeroContributesNothing) {
     ASSERT_TRUE(engine->forward_backward(some_batch(4, 1), {}));
     ASSERT_TRUE(engine->forward_backward(some_batch(4, 1), {0, 0.0F, true}));
     for (const float value : engine->result()) ASSERT_EQ(value, 0.0F);
+}
+
+TEST_P(Llama, GradientsBecomeFinalFromTheBack) {
+    const auto engine = make_llama_engine(small_llama(GetParam()));
+    EXPECT_EQ(expect_final_when_told(*engine, some_batch(4, 1)), 6U);  // twice per layer, once behind and once before
 }
 
 TEST_P(Llama, TheSameStepGivesTheSameBits) {
