@@ -10,18 +10,21 @@ namespace {
 using state::ShardSpan;
 using std::chrono::milliseconds;
 
-constexpr double ask_seconds = 0.1;    // worth of one ask
-constexpr double ahead_seconds = 0.5;  // worth of all asks to one donor
+constexpr double ask_seconds = 0.05;   // worth of one ask
+constexpr double ahead_seconds = 0.2;  // worth of all asks to one donor, and twice the round trip
 constexpr double first_guess_bytes_per_s = 4e6;
 constexpr std::uint64_t most_ask_bytes = 8 << 20;
 constexpr std::uint64_t most_ahead_bytes = 48 << 20;
 constexpr std::uint64_t results_ahead = 2;
-constexpr double rate_gain = 0.3;
+constexpr std::uint64_t most_steps_behind = 8;  // that one's own state is worth following from
+constexpr double rate_gain = 0.5;
+constexpr double rate_seconds = 0.1;      // of arrivals that make a rate: what comes first may be a burst
 constexpr double most_duplicated = 0.03;  // of the state
 constexpr milliseconds look_interval{250};
 constexpr milliseconds shard_patience{3000};  // without anything from that donor
 constexpr milliseconds root_patience{3000};
-constexpr milliseconds refusal_pause{500};
+constexpr milliseconds last_root_patience{250};  // when nothing else is missing
+constexpr milliseconds refusal_pause{50};
 constexpr std::uint64_t least_steps_of_pace = 3;
 constexpr double least_seconds_of_pace = 1.0;
 constexpr double pause_margin = 2.0;  // on what it should take
@@ -49,9 +52,11 @@ Joiner::~Joiner() {
 void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& have) {
     verified_ = false;
     pause();
+    // Whoever was away for long, or has never been there, would only be told that nobody has those results any more.
+    const bool near = have && have->applied + most_steps_behind >= view.first_step;
     if (states_.empty() || have) {
         states_.assign(shards_.count(), {});
-        if (have)
+        if (near)
             for (Shard& state : states_)
                 state = {.stage = Shard::Stage::here,
                          .job = 0,
@@ -72,7 +77,7 @@ void Joiner::go_on(const cluster::View& view) {
     running_ = true;
     adopted(view);
     look();
-    look_again();
+    look_again(look_interval);
 }
 
 void Joiner::pause() {
@@ -231,19 +236,44 @@ void Joiner::pull() {
         for (DonorState& donor : donors_) {
             if (!donor.linked || donor.blamed) continue;
             if (Clock::now() < donor.refused_until) continue;
-            const double rate = donor.bytes_per_s > 0.0 ? donor.bytes_per_s : first_guess_bytes_per_s;
-            const auto ahead = std::min(static_cast<std::uint64_t>(ahead_seconds * rate), most_ahead_bytes);
+            const double rate = rate_of(donor);
+            const double round_trip =
+                std::chrono::duration<double>(member_->links().figures(donor.node).round_trips.mean()).count();
+            const auto ahead =
+                std::min(static_cast<std::uint64_t>((ahead_seconds + 2.0 * round_trip) * rate), most_ahead_bytes);
             if (donor.asked_bytes > 0 && donor.asked_bytes >= ahead) continue;
             const auto worth = std::min(static_cast<std::uint64_t>(ask_seconds * rate), most_ask_bytes);
             const std::uint64_t shard_bytes = shards_.floats({.first = 0, .count = 1}) * sizeof(float);
             const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(worth / shard_bytes, 1));
-            ShardSpan span = next_for(donor, most);
+            ShardSpan span = is_left_to_others(donor) ? ShardSpan{} : next_for(donor, most);
             if (span.count == 0 && donor.asked_bytes == 0) span = duplicate_for(donor);
             if (span.count == 0) continue;
             ask_shards(donor, span);
             asked = true;
         }
     }
+}
+
+double Joiner::rate_of(const DonorState& donor) {
+    return donor.bytes_per_s > 0.0 ? donor.bytes_per_s : first_guess_bytes_per_s;
+}
+
+// In the end slow donors leave the rest to fast ones: somebody else would be done with all that is missing before this
+// one is with its next shard.
+bool Joiner::is_left_to_others(const DonorState& donor) const {
+    const auto shard_bytes = static_cast<double>(shards_.floats({.first = 0, .count = 1}) * sizeof(float));
+    const auto missing = static_cast<double>(std::ranges::count(states_, Shard::Stage::missing, &Shard::stage));
+    const auto seconds = [&](const DonorState& one, double shards) {
+        return (static_cast<double>(one.asked_bytes) + shards * shard_bytes) / rate_of(one);
+    };
+    const double own = seconds(donor, 1.0);
+    const auto now = Clock::now();
+    return std::ranges::any_of(donors_, [&](const DonorState& other) {
+        const bool late = other.asked_bytes > 0 &&
+                          seconds_between(other.last_arrival, now) > ahead_seconds + 2.0 * shard_bytes / rate_of(other);
+        return other.node != donor.node && other.linked && !other.blamed && now >= other.refused_until && !late &&
+               seconds(other, missing) < own;
+    });
 }
 
 // The next missing shards of its region; then the last ones of the region where most is missing.
@@ -287,10 +317,13 @@ ShardSpan Joiner::duplicate_for(const DonorState& donor) {
     for (const auto& [transfer, fetch] : fetches_) {
         if (fetch.step || fetch.donor == donor.node || fetch.content) continue;
         const DonorState* other = find(fetch.donor);
+        const bool here = std::ranges::all_of(states_.begin() + fetch.span.first,
+                                              states_.begin() + fetch.span.first + fetch.span.count,
+                                              [](const Shard& one) { return one.stage == Shard::Stage::here; });
         const bool twice = std::ranges::any_of(fetches_, [&](const auto& entry) {
             return !entry.second.step && entry.second.donor != fetch.donor && entry.second.span == fetch.span;
         });
-        if (other == nullptr || twice) continue;
+        if (other == nullptr || here || twice) continue;
         const double bytes = static_cast<double>(shards_.floats(fetch.span) * sizeof(float));
         const double left = static_cast<double>(other->asked_bytes) / std::max(other->bytes_per_s, 1.0) -
                             seconds_between(other->last_arrival, now);
@@ -321,7 +354,10 @@ void Joiner::ask_shards(DonorState& donor, ShardSpan span) {
     fetch.span = span;
     fetch.asked_at = Clock::now();
     fetches_.emplace(*number, std::move(fetch));
-    if (donor.asked_bytes == 0) donor.last_arrival = Clock::now();
+    if (donor.asked_bytes == 0) {
+        donor.last_arrival = donor.window_begun = Clock::now();
+        donor.window_bytes = 0;
+    }
     donor.asked_bytes += bytes;
     for (std::uint32_t i = span.first; i < span.first + span.count; ++i)
         if (states_[i].stage == Shard::Stage::missing) states_[i].stage = Shard::Stage::asked;
@@ -341,6 +377,7 @@ void Joiner::received(NodeId from, const wire::ShardAnswer& answer) {
         // It may not have heard yet that this node joins.
         if (DonorState* donor = find(from)) donor->refused_until = Clock::now() + refusal_pause;
         give_up(answer.transfer());
+        look_again(refusal_pause);
         return pull();
     }
     at->second.answered = true;
@@ -372,9 +409,14 @@ void Joiner::take_shards(Fetch fetch) {
     if (DonorState* donor = find(fetch.donor)) {
         donor->asked_bytes -= std::min(donor->asked_bytes, bytes);
         const auto now = Clock::now();
-        const double took = seconds_between(std::max(donor->last_arrival, fetch.asked_at), now);
-        const double rate = static_cast<double>(bytes) / std::max(took, 1e-4);
-        donor->bytes_per_s += (donor->bytes_per_s > 0.0 ? rate_gain : 1.0) * (rate - donor->bytes_per_s);
+        donor->window_bytes += bytes;
+        const double took = seconds_between(donor->window_begun, now);
+        if (took >= rate_seconds) {
+            const double rate = static_cast<double>(donor->window_bytes) / took;
+            donor->bytes_per_s += (donor->bytes_per_s > 0.0 ? rate_gain : 1.0) * (rate - donor->bytes_per_s);
+            donor->window_bytes = 0;
+            donor->window_begun = now;
+        }
         donor->last_arrival = now;
     }
     if (fetch.content->count == bytes) {
@@ -654,6 +696,7 @@ void Joiner::look() {
         looked_at_.reset();
         return;
     }
+    ask_roots(false);
     const auto hashes = std::make_shared<std::vector<std::uint64_t>>();
     thread_.read([this, hashes] { *hashes = shards_.hashes(trainer_.engine().arena()); },
                  [this, hashes, state, sync = sync_, alive = alive_] {
@@ -665,7 +708,15 @@ void Joiner::look() {
 
 // All at once: what they tell must be of the same steps.
 void Joiner::ask_roots(bool now) {
-    if (verified_ || (!now && Clock::now() - roots_asked_ < root_patience)) return;
+    if (verified_) return;
+    // Who had not heard yet that this node joins did not answer.
+    const bool waited_for = looked_at_ && std::ranges::any_of(donors_, [&](const DonorState& donor) {
+                                return donor.linked && std::ranges::none_of(roots_, [&](const Root& root) {
+                                           return root.donor == donor.node && root.label.applied == looked_at_->applied;
+                                       });
+                            });
+    const milliseconds patience = waited_for ? last_root_patience : root_patience;
+    if (!now && Clock::now() - roots_asked_ < patience) return;
     roots_asked_ = Clock::now();
     for (const DonorState& donor : donors_) {
         if (!donor.linked) continue;
@@ -805,8 +856,8 @@ void Joiner::end_pause() {
 }
 
 // What nobody tells.
-void Joiner::look_again() {
-    timer_.expires_after(look_interval);
+void Joiner::look_again(std::chrono::milliseconds after) {
+    timer_.expires_after(after);
     timer_.async_wait([this, sync = sync_, alive = alive_](boost::system::error_code cancelled) {
         if (cancelled || !*alive || sync != sync_ || !running_) return;
         const auto now = Clock::now();
@@ -836,7 +887,7 @@ void Joiner::look_again() {
         roll();
         follow();
         pull();
-        look_again();
+        look_again(look_interval);
     });
 }
 

@@ -5,10 +5,10 @@
 //   shard 1               step 9 ──► 10        all at 10: compared with what the donors say of their state then
 //   shard 2         step 8 ──► 9 ──► 10
 //
-// Each donor begins in a region of its own, in proportion to what its link carries, and is asked for a tenth of a
-// second's worth at a time, half a second ahead. Whoever is done helps the one that is furthest behind: first with
-// shards that nobody was asked for, in the end with those that were. What a donor that dies has not sent is missing
-// again, and nothing else.
+// Each donor begins in a region of its own, in proportion to what its link carries, and is asked for a twentieth of a
+// second's worth at a time, a fifth of a second ahead. Whoever is done helps the one that is furthest behind: first
+// with shards that nobody was asked for, in the end with those that were; and the last ones are left to those who will
+// be done with them first. What a donor that dies has not sent is missing again, and nothing else.
 //
 // A shard has a lineage: a result is applied only to what it belongs to. A shard that nobody has the next result for
 // (it was taken from a step that was undone, or too long ago) is pulled again. More than half of the donors must agree
@@ -116,6 +116,8 @@ private:
         state::ShardSpan region;   // where it begins
         double bytes_per_s = 0.0;  // of shards, lately; 0: not known
         std::uint64_t asked_bytes = 0;
+        std::uint64_t window_bytes = 0;  // that came since then
+        Clock::time_point window_begun;
         Clock::time_point last_arrival;
         Clock::time_point refused_until;
     };
@@ -146,6 +148,8 @@ private:
     [[nodiscard]] DonorState* find(NodeId node);
     void divide();
     void pull();
+    [[nodiscard]] static double rate_of(const DonorState& donor);
+    [[nodiscard]] bool is_left_to_others(const DonorState& donor) const;
     [[nodiscard]] state::ShardSpan next_for(const DonorState& donor, std::uint32_t most) const;
     [[nodiscard]] state::ShardSpan duplicate_for(const DonorState& donor);
     void ask_shards(DonorState& donor, state::ShardSpan span);
@@ -164,7 +168,7 @@ private:
     void lose(Shard& shard);
     void look();
     void compare();
-    void look_again();
+    void look_again(std::chrono::milliseconds after);
     void watch_pace();
     void ask_for_pause_if_cheaper();
     [[nodiscard]] std::uint64_t bytes_left();
