@@ -194,7 +194,8 @@ void Participant::state_synced(const StateLabel& state, const cluster::Name& roo
     // Who was let in and lost track has pulled the state once more.
     if (first_step_) return member_.tell(cluster::Applied{state.applied - 1});
     // When all is over there is no step any more to be let in for.
-    if (!trainer_.is_over(state.applied - 1)) member_.tell(cluster::Synced{.applied = state.applied, .root = root});
+    if (state.applied <= static_cast<std::uint64_t>(trainer_.run().train.steps))
+        member_.tell(cluster::Synced{.applied = state.applied, .root = root});
 }
 
 void Participant::state_rolled(const StateLabel& state, const state::StepRecord& record) {
