@@ -44,9 +44,9 @@ std::string_view words_of(cluster::Role role) {
 }
 
 json members_of(const cluster::View& view, std::uint64_t step, NodeId self) {
-    const std::vector<cluster::Share> shares = view.redo_known || step != view.first_step
-                                                   ? cluster::shares_of(view, std::max(step, view.first_step))
-                                                   : std::vector<cluster::Share>{};
+    const std::uint64_t next = std::max(step, view.first_step);
+    const std::vector<cluster::Share> shares =
+        view.redo_known || next != view.first_step ? cluster::shares_of(view, next) : std::vector<cluster::Share>{};
     json members = json::array();
     for (const cluster::MemberInfo& member : view.members) {
         std::uint64_t share = 0;
