@@ -69,6 +69,7 @@ void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& h
     progress_ = {};
     pace_ = {};
     duplicated_bytes_ = 0;
+    received_before_ = steps_.transfers().received_bytes();
     go_on(view);
 }
 
@@ -116,6 +117,7 @@ std::optional<StateLabel> Joiner::whole() const {
 
 Joiner::Progress Joiner::progress() const {
     Progress now = progress_;
+    now.received_bytes = steps_.transfers().received_bytes() - received_before_;
     now.of = static_cast<std::uint32_t>(states_.size());
     now.shards = static_cast<std::uint32_t>(std::ranges::count(states_, Shard::Stage::here, &Shard::stage));
     return now;

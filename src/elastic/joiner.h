@@ -93,6 +93,7 @@ public:
         std::uint32_t of = 0;
         std::uint64_t shard_bytes = 0;  // that came so far
         std::uint64_t result_bytes = 0;
+        std::uint64_t received_bytes = 0;  // in all, with what came in vain
     };
     [[nodiscard]] Progress progress() const;
 
@@ -211,6 +212,7 @@ private:
     };
     std::optional<Pause> pause_;
     std::uint64_t duplicated_bytes_ = 0;
+    std::uint64_t received_before_ = 0;
     asio::steady_timer timer_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -41,6 +41,7 @@ bool Transfers::send(NodeId to, net::BulkKind kind, std::uint64_t number, std::s
 }
 
 net::BulkReceiver::Place Transfers::place_for(NodeId from, const net::BulkHead& head) {
+    received_bytes_ += head.bytes;
     const auto at = incoming_.find(head.first);
     if (at == incoming_.end() || at->second.from != from) return {};
     Incoming& incoming = at->second;

@@ -32,6 +32,8 @@ public:
     [[nodiscard]] std::uint64_t expect(NodeId from, std::size_t max_bytes, std::function<void(Arrived)> done);
     // Of a result: another number each time, as long as bytes come from there. A piece may be long on its way.
     [[nodiscard]] std::uint64_t progress(std::uint64_t number) const;
+    // Of all pieces that began to arrive, wanted or not.
+    [[nodiscard]] std::uint64_t received_bytes() const { return received_bytes_; }
     // It is not wanted any more: what still comes is read past.
     void forget(std::uint64_t number);
 
@@ -58,6 +60,7 @@ private:
 
     net::Links* links_ = nullptr;
     std::uint64_t last_number_ = 0;
+    std::uint64_t received_bytes_ = 0;
     std::map<std::uint64_t, Incoming> incoming_;
     // Pieces that were being received when their transfer was forgotten: their memory stays until they are done.
     std::multimap<std::uint64_t, std::shared_ptr<std::byte[]>> writing_;

@@ -412,7 +412,8 @@ json Node::status() {
         status["join"] = {{"shards", progress.shards},
                           {"of", progress.of},
                           {"shard_bytes", progress.shard_bytes},
-                          {"result_bytes", progress.result_bytes}};
+                          {"result_bytes", progress.result_bytes},
+                          {"received_bytes", progress.received_bytes}};
     }
     return status;
 }
