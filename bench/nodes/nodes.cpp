@@ -20,7 +20,7 @@ constexpr milliseconds answer_patience{10'000};
 
 // An mlp of one hidden layer: (inputs + 1) x hidden + (hidden + 1) x classes parameters, each with two slots.
 constexpr std::uint64_t inputs = 63;
-constexpr std::uint64_t classes = 2;
+constexpr std::uint64_t classes = 10;
 constexpr std::uint64_t bytes_per_parameter = 12;
 
 std::uint64_t hidden_for(std::uint64_t state_bytes) {
@@ -160,7 +160,7 @@ std::string NodeProcess::last_words() {
 std::string toy_run_text(std::uint64_t state_bytes, std::uint64_t batch, std::uint64_t steps) {
     std::ostringstream text;
     text << "[model]\nkind = \"mlp\"\nhidden = [" << hidden_for(state_bytes) << "]\n"
-         << "[data]\nkind = \"synthetic\"\nshape = [" << inputs << "]\nclasses = " << classes
+         << "[data]\nkind = \"synthetic\"\nshape = [" << inputs << "]"
          << "\nsamples = 1000\nheld_out = 0\n"
          << "[train]\nthreads = 1\nbatch = " << batch << "\nsteps = " << steps
          << "\neval_every = 0\ncheckpoint_every = 0\n";

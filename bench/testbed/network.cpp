@@ -127,8 +127,7 @@ Result<void> make_groups(const Spec& spec) {
         fs::create_directories(group, failure);
         if (failure) return Error{"cannot make " + group.string() + ": " + failure.message()};
         CHAOS_CHECK(write_text(group / "cpu.cfs_period_us", std::to_string(quota_period_us)));
-        const auto quota_us = std::llround(host.cpus * quota_period_us);
-        CHAOS_CHECK(write_text(group / "cpu.cfs_quota_us", std::to_string(quota_us)));
+        CHAOS_CHECK(limit_cpus(spec, host.name, host.cpus));
     }
     return {};
 }
@@ -190,6 +189,11 @@ Result<void> remove_group(const fs::path& group) {
 Result<void> can_limit_cpus() {
     if (fs::exists(groups_folder / "cgroup.procs")) return {};
     return Error{"a CPU quota needs the cpu controller of cgroup v1 at " + groups_folder.string()};
+}
+
+Result<void> limit_cpus(const Spec& spec, const std::string& host, double cpus) {
+    return write_text(group_of(spec.name) / host / "cpu.cfs_quota_us",
+                      std::to_string(std::llround(cpus * quota_period_us)));
 }
 
 Place place_of(const Spec& spec, const std::string& host) {

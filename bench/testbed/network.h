@@ -18,6 +18,8 @@ namespace chaos::testbed {
 
 // An error where hosts cannot have a CPU quota.
 [[nodiscard]] Result<void> can_limit_cpus();
+// Another quota for a host that has one.
+[[nodiscard]] Result<void> limit_cpus(const Spec& spec, const std::string& host, double cpus);
 
 [[nodiscard]] Place place_of(const Spec& spec, const std::string& host);
 

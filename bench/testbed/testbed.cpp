@@ -103,6 +103,11 @@ Result<Place> Testbed::place(const std::string& host) const {
     return place_of(spec_, host);
 }
 
+Result<void> Testbed::set_cpus(const std::string& host, double cpus) const {
+    CHAOS_CHECK(number_of(host));
+    return limit_cpus(spec_, host, cpus);
+}
+
 Error Testbed::become(const std::string& host, const std::vector<std::string>& arguments) const {
     CHAOS_ASSERT(!arguments.empty());
     CHAOS_CHECK(number_of(host));

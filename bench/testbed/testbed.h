@@ -58,6 +58,8 @@ public:
     [[nodiscard]] Result<Process> spawn(const std::string& host, const std::vector<std::string>& arguments) const;
     // Where programs of a host run, for Process::start.
     [[nodiscard]] Result<Place> place(const std::string& host) const;
+    // From now on, for a host that has a quota.
+    [[nodiscard]] Result<void> set_cpus(const std::string& host, double cpus) const;
     // Becomes a program in a host; returns only with an error.
     [[nodiscard]] Error become(const std::string& host, const std::vector<std::string>& arguments) const;
     // Runs `work` on a thread in the host's network: sockets opened by it belong to the host for good, whoever uses
