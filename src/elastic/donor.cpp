@@ -40,11 +40,12 @@ Donor::~Donor() {
 // From the view that governs the step in flight to the youngest: who leaves takes part in the steps before that, and
 // may have yet to follow to the first of them.
 bool Donor::some_view(const std::function<bool(const cluster::View&)>& says) const {
-    const ViewPtr youngest = member_->core().view();
-    if (youngest == nullptr) return false;
-    if (says(*youngest)) return true;
-    for (std::uint64_t step = steps_.committed(); step < youngest->first_step; ++step)
-        if (const ViewPtr view = member_->core().governing(step); view != nullptr && says(*view)) return true;
+    ViewPtr view = member_->core().view();
+    while (view != nullptr) {
+        if (says(*view)) return true;
+        if (view->first_step <= steps_.committed()) return false;
+        view = member_->core().governing(view->first_step - 1);
+    }
     return false;
 }
 
