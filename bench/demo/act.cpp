@@ -23,7 +23,7 @@ Result<Act> Act::begin(LocalCluster& cluster, std::vector<std::string> who_go_on
     Act act(cluster, std::move(who_go_on));
     for (const std::string& name : act.names_) {
         CHAOS_TRY(const nlohmann::json status, cluster.node(name).status());
-        act.handling_us_[name] = status.at("handling_cpu_us");
+        act.before_[name] = {.handling_us = status.at("handling_cpu_us"), .epoch = status.at("epoch")};
     }
     act.begun_ = now();
     return act;
@@ -40,8 +40,10 @@ Result<Cost> Act::end(std::uint64_t more_steps) {
         NodeProcess& node = cluster_.node(name);
         CHAOS_CHECK(node.wait_for(trained_step(until), patience));
         CHAOS_TRY(const nlohmann::json status, node.status());
-        cost.handling_ms =
-            std::max(cost.handling_ms, (status.at("handling_cpu_us").get<double>() - handling_us_.at(name)) / 1e3);
+        const Before& before = before_.at(name);
+        const auto views = std::max<std::uint64_t>(status.at("epoch").get<std::uint64_t>() - before.epoch, 1);
+        const double handling_us = status.at("handling_cpu_us").get<double>() - before.handling_us;
+        cost.handling_ms = std::max(cost.handling_ms, handling_us / 1e3 / static_cast<double>(views));
         cost.round_trip_s = std::max(cost.round_trip_s, longest_round_trip_s(status));
         CHAOS_TRY(const std::vector<StepTime> steps, step_times(node.dir()));
         const double usual = pace_between(steps, begun_ - look_back_s, begun_).step_s;

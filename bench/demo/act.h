@@ -11,7 +11,7 @@
 namespace chaos::bench {
 
 struct Cost {
-    double handling_ms = 0.0;   // CPU time, of the node that it took the longest
+    double handling_ms = 0.0;   // CPU time per view, of the node that it took the longest
     double stall_s = 0.0;       // the longest pause between two steps, beyond a usual step; of the worst node
     double step_s = 0.0;        // a usual one
     double longest_s = 0.0;     // between two steps
@@ -32,7 +32,11 @@ private:
     LocalCluster& cluster_;
     std::vector<std::string> names_;
     double begun_ = 0.0;
-    std::map<std::string, double> handling_us_;  // before
+    struct Before {
+        double handling_us = 0.0;
+        std::uint64_t epoch = 0;
+    };
+    std::map<std::string, Before> before_;
 };
 
 }  // namespace chaos::bench

@@ -46,7 +46,8 @@ void print_table(const std::vector<Scene>& scenes, std::vector<std::string>& wro
     }
     std::printf("\n%s\n", table_text(table).c_str());
     std::printf(
-        "handling: CPU time of the node that it took the longest. stall: the longest pause between two steps, beyond "
+        "handling: CPU time per view, of the node that it took the longest. stall: the longest pause between two "
+        "steps, beyond "
         "a\n"
         "usual step; at most: detection + 2 round trips + the longest step in peace. limit: as many bytes from as "
         "many\n"

@@ -1,14 +1,25 @@
 #include "report.h"
-#include "soak.h"
+#include "soak/soak.h"
 
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <string>
 
 using namespace chaos;
 using namespace chaos::bench;
+
+namespace {
+
+std::filesystem::path temporary_folder(std::uint64_t seed) {
+    return std::filesystem::temp_directory_path() /
+           ("chaos-soak-" + std::to_string(seed) + "-" + std::to_string(::getpid()));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     SoakOptions options;
@@ -19,10 +30,11 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(4, 64))
         ->type_name("N");
     program.add_option("--seed", options.seed, "Decides what happens to whom")->type_name("S");
-    program.add_option("--folder", options.folder, "For the nodes; new or empty. It goes when all is well")
-        ->required()
+    program.add_option("--folder", options.folder, "For the nodes, new or empty (default: a temporary one)")
         ->type_name("DIR");
+    program.footer("The folder goes when all was well.");
     CLI11_PARSE(program, argc, argv);
+    if (options.folder.empty()) options.folder = temporary_folder(options.seed);
     options.folder = std::filesystem::absolute(options.folder);
     std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
     std::filesystem::create_directories(options.folder);

@@ -1,4 +1,4 @@
-#include "soak.h"
+#include "soak/soak.h"
 
 #include "base/file.h"
 #include "elastic/journal_check.h"
@@ -23,8 +23,6 @@ constexpr unsigned batch = 24;
 constexpr unsigned sample_us = 8000;
 
 constexpr double detect_s = 1.0;  // silence that fails a link
-// I3: detection, two round trips and a step; and what a machine on which as many processes as nodes wake up adds.
-constexpr double pause_bound_s = detect_s + 1.0;
 constexpr seconds patience{60};
 constexpr milliseconds look_again{20};
 
@@ -34,7 +32,7 @@ constexpr unsigned settled_after = 8;  // times that a process was looked at bef
 constexpr double largest_memory_growth = 0.25;
 constexpr std::int64_t descriptors_per_link = 6;  // in both directions and in the making
 
-std::string run_text() {
+std::string toy_run() {
     return "[model]\nkind = \"mlp\"\nhidden = [64]\n"
            "[data]\nkind = \"synthetic\"\nshape = [63]\nclasses = 2\nsamples = 1000\nheld_out = 0\n"
            "[train]\nthreads = 1\nbatch = " +
@@ -42,7 +40,10 @@ std::string run_text() {
 }
 
 LocalClusterOptions cluster_options(const SoakOptions& options) {
-    LocalClusterOptions cluster{.folder = options.folder, .run_file = options.folder / "run.toml"};
+    LocalClusterOptions cluster{.folder = options.folder,
+                                .run_file = options.folder / "run.toml",
+                                .data = options.data,
+                                .toy = options.run.empty()};
     cluster.environment["CHAOS_TOY_SAMPLE_US"] = std::to_string(sample_us);
     return cluster;
 }
@@ -94,12 +95,22 @@ std::string name_of(Fault fault) {
 
 Soak::Soak(const SoakOptions& options) : options_(options), cluster_(cluster_options(options)), random_(options.seed) {
     for (unsigned i = 0; i < options.nodes; ++i) names_.push_back("n" + std::to_string(i));
-    report_.pause_bound_s = pause_bound_s;
+    report_.pause_bound_s = pause_bound_s();
+}
+
+// I3.
+double Soak::pause_bound_s() const {
+    return detect_s + options_.slack_s;
+}
+
+bool Soak::goes_on() {
+    if (happened_ >= options_.faults) return false;
+    return options_.until_step == 0 || last_step(cluster_.node(names_.front())) < options_.until_step;
 }
 
 Result<SoakReport> Soak::run() {
     CHAOS_CHECK(begin());
-    while (happened_ < options_.faults) {
+    while (goes_on()) {
         const Fault fault = choose();
         ++happened_;
         ++report_.kinds[fault].times;
@@ -122,7 +133,7 @@ Result<SoakReport> Soak::run() {
 }
 
 Result<void> Soak::begin() {
-    CHAOS_CHECK(write_file_atomically(options_.folder / "run.toml", run_text()));
+    CHAOS_CHECK(write_file_atomically(options_.folder / "run.toml", options_.run.empty() ? toy_run() : options_.run));
     CHAOS_CHECK(cluster_.found(names_.front()));
     for (std::size_t i = 1; i < names_.size(); ++i) CHAOS_CHECK(cluster_.join(names_[i]));
     CHAOS_CHECK(until_all_train(patience));
@@ -139,7 +150,7 @@ Fault Soak::choose() {
     if (dice < 74) return Fault::remove_link;
     if (dice < 80) return Fault::add_link;
     if (dice < 97) return Fault::leave;
-    return hurt_.empty() ? Fault::all_down : Fault::kill;
+    return options_.all_may_fall && hurt_.empty() ? Fault::all_down : Fault::kill;
 }
 
 Result<void> Soak::happen(Fault fault) {
@@ -276,7 +287,7 @@ Result<void> Soak::judge_pause(Fault fault) {
         const double pause = longest_pause(cluster_.node(name), since_);
         double& longest = report_.kinds[fault].longest_pause_s;
         longest = std::max(longest, pause);
-        if (pause > pause_bound_s)
+        if (pause > pause_bound_s())
             return Error{name + " stood still for " + fixed(pause, 2) + " s: " + cluster_.node(name).last_words()};
     }
     return {};
@@ -354,7 +365,8 @@ Result<void> Soak::end() {
     say("tells all to leave");
     for (const std::string& name : names_) report_.steps = std::max(report_.steps, last_step(cluster_.node(name)));
     for (const std::string& name : names_) cluster_.node(name).process().signal(SIGINT);
-    std::vector<std::string> again = {"env", "CHAOS_PLUGIN=" + toy_plugin().string(), chaos_program(), "replay"};
+    std::vector<std::string> again = {chaos_program(), "replay"};
+    if (options_.run.empty()) again.insert(again.begin(), {"env", "CHAOS_PLUGIN=" + toy_plugin().string()});
     elastic::JournalCheck check;
     for (const std::string& name : names_) {
         NodeProcess& node = cluster_.node(name);
@@ -374,6 +386,8 @@ Result<void> Soak::end() {
         for (const std::string& violation : checked.violations) text += "\n  " + violation;
         return Error{"invariants were broken:" + text};
     }
+    report_.faults = happened_;
+    report_.views = checked.views;
     say("all invariants held; computes the run again");
     again.insert(again.end(), {"--run", (options_.folder / "run.toml").string()});
     CHAOS_TRY(const std::string told, testbed::run_program(again));

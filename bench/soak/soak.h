@@ -1,6 +1,7 @@
-// ./dev soak: real nodes on this machine train while faults happen to them at random, one after the other and several
-// at once. Training must go on within I3's bound; in the end the journals must show that the invariants held, and the
-// run computed again must have the same bits.
+// Real nodes on this machine train while faults happen to them at random, one after the other and several at once.
+// Training must go on within I3's bound; in the end the journals must show that the invariants held, and the run
+// computed again must have the same bits. ./dev soak does it for long, with a toy; ./dev bench elastic with real
+// models.
 #pragma once
 
 #include "nodes/local_cluster.h"
@@ -23,10 +24,17 @@ struct SoakOptions {
     unsigned nodes = 8;
     std::uint64_t seed = 0;
     std::filesystem::path folder{};  // new or empty
+    std::string run{};               // a run file's content; empty: a toy's
+    std::filesystem::path data{};    // where its data files are; empty: it has none
+    std::uint64_t until_step = 0;    // no more faults then; 0: all of them happen
+    bool all_may_fall = true;        // all at once, now and then: the run goes back to a checkpoint
+    double slack_s = 1.0;            // that pauses may last beyond detection: round trips, a step, a busy machine
 };
 
 struct SoakReport {
     std::uint64_t steps = 0;
+    unsigned faults = 0;
+    std::uint64_t views = 0;
     struct Kind {
         unsigned times = 0;
         double longest_pause_s = 0.0;  // between two steps of a node that the fault did not hit
@@ -46,6 +54,8 @@ public:
 
 private:
     [[nodiscard]] Result<void> begin();
+    [[nodiscard]] bool goes_on();
+    [[nodiscard]] double pause_bound_s() const;
     [[nodiscard]] Fault choose();
     [[nodiscard]] Result<void> happen(Fault fault);
     [[nodiscard]] Result<void> kill(unsigned count);
