@@ -1,6 +1,8 @@
 // ./dev bench elastic [SECTION...] [--quick] [--state MB] [--neighbours N] [--times N]: real nodes train together in
-// the testbed while somebody joins. Needs root.
+// the testbed while somebody joins, and on this machine while others come and go. The testbed needs root.
+#include "churn.h"
 #include "donors.h"
+#include "events.h"
 #include "report.h"
 #include "scaleout.h"
 
@@ -20,11 +22,14 @@ namespace {
 using Measurement = std::function<Result<Table>(const Wish&, std::vector<Figure>&)>;
 
 int measure(int count, char** values) {
-    const std::vector<std::pair<std::string, Measurement>> known = {{"scaleout", measure_scale_out},
-                                                                    {"donors", measure_lost_donors}};
+    const std::vector<std::pair<std::string, Measurement>> known = {
+        {"scaleout", measure_scale_out},
+        {"donors", measure_lost_donors},
+        {"churn", [](const Wish& wish, std::vector<Figure>& figures) { return measure_churn(wish.quick, figures); }},
+        {"events", [](const Wish& wish, std::vector<Figure>& figures) { return measure_events(wish.quick, figures); }}};
     std::vector<std::string> names;
     for (const auto& [name, measurement] : known) names.push_back(name);
-    CLI::App program("What joins cost, in the testbed.", "bench_elastic");
+    CLI::App program("What joins cost, and what churn, events and failures do.", "bench_elastic");
     std::vector<std::string> sections;
     Wish wish;
     program.add_option("sections", sections, "Which of them (default: all)")->check(CLI::IsMember(names));
