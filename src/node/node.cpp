@@ -44,6 +44,7 @@ std::string_view words_of(cluster::Role role) {
 }
 
 json members_of(const cluster::View& view, std::uint64_t step, NodeId self) {
+    // Who comes later does not know how a step that was redone is divided.
     const std::uint64_t next = std::max(step, view.first_step);
     const std::vector<cluster::Share> shares =
         view.redo_known || next != view.first_step ? cluster::shares_of(view, next) : std::vector<cluster::Share>{};
