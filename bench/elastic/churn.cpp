@@ -27,18 +27,18 @@ struct Subject {
     std::string run;
 };
 
-// Steps of about a fifth of a second on two cores: long enough for a dozen faults in a hundred of them.
+// Steps of about half a second on two cores: long enough for about ten faults in a hundred of them.
 std::vector<Subject> subjects() {
     const std::string train = "\neval_every = 0\ncheckpoint_every = 10\nsteps = 100000\nthreads = 1\n";
     return {{.name = "llama",
              .run = "[model]\nkind = \"llama\"\nwidth = 64\nlayers = 2\nheads = 4\ntied_head = true\n"
                     "[data]\nfiles = \"texts.txt\"\ncontext = 64\n"
-                    "[optimizer]\nlearning_rate = 3e-3\nclip_norm = 1.0\n[train]\nbatch = 160" +
+                    "[optimizer]\nlearning_rate = 3e-3\nclip_norm = 1.0\n[train]\nbatch = 400" +
                     train},
             {.name = "mlp",
-             .run = "[model]\nkind = \"mlp\"\nhidden = [128, 128]\n"
-                    "[data]\nkind = \"synthetic\"\nshape = [64]\nsamples = 16000\n"
-                    "[optimizer]\nlearning_rate = 1e-3\n[train]\nbatch = 8000" +
+             .run = "[model]\nkind = \"mlp\"\nhidden = [512, 512]\n"
+                    "[data]\nkind = \"synthetic\"\nshape = [256]\nsamples = 20000\n"
+                    "[optimizer]\nlearning_rate = 1e-3\n[train]\nbatch = 5000" +
                     train}};
 }
 

@@ -58,7 +58,9 @@ Wanted trained_step(std::uint64_t step) {
 }
 
 Result<NodeProcess> NodeProcess::start(const NodeStart& start) {
-    std::vector<std::string> arguments{"env", "CHAOS_HOME=" + start.home.string(), "OMP_WAIT_POLICY=passive"};
+    // Whatever ends the experiment ends its nodes.
+    std::vector<std::string> arguments{"setpriv", "--pdeathsig", "KILL", "env"};
+    arguments.insert(arguments.end(), {"CHAOS_HOME=" + start.home.string(), "OMP_WAIT_POLICY=passive"});
     if (start.toy) arguments.push_back(std::string("CHAOS_PLUGIN=") + CHAOS_TOY_PLUGIN);
     for (const auto& [name, value] : start.environment) arguments.push_back(name + "=" + value);
     arguments.insert(arguments.end(), {CHAOS_PROGRAM, start.command});

@@ -326,8 +326,9 @@ Result<void> Soak::until_all_train(seconds limit) {
 }
 
 Result<bool> Soak::all_train() {
-    for (const std::string& name : names_) {
+    for (const std::string& name : names_)
         if (cluster_.node(name).process().ended()) return Error{"a node ended: " + cluster_.node(name).last_words()};
+    for (const std::string& name : names_) {
         const Result<json> status = cluster_.node(name).status();
         if (!status) return false;  // it has only begun
         if (status->at("role") != "active" || status->at("members").size() != names_.size()) return false;
