@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::seconds patience{60};
-constexpr std::uint64_t breath = 100;  // steps between two events
+constexpr std::uint64_t breath = 150;  // steps between two events
 constexpr double detect_s = 1.0;       // silence that fails a link
 constexpr double at_once_s = 0.0;      // a closed connection is evidence
 const std::vector<std::string> first_four = {"a", "b", "c", "d"};
