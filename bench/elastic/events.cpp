@@ -89,10 +89,11 @@ public:
 
     Result<void> leave(Figures& figures, std::mt19937& random) {
         const std::string name = names_[random() % names_.size()];
-        CHAOS_CHECK(happen(figures, others(name), true, [&]() -> Result<void> {
+        const auto ask_to_leave = [&]() -> Result<void> {
             CHAOS_CHECK(cluster_.node(name).ask({{"command", "leave"}}));
             return {};
-        }));
+        };
+        CHAOS_CHECK(happen(figures, others(name), true, ask_to_leave));
         if (cluster_.node(name).process().wait() != 0) return Error{cluster_.node(name).last_words()};
         return come_back(name);
     }
