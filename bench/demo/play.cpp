@@ -166,7 +166,7 @@ Result<void> Play::one_is_frozen_and_returns() {
 Result<void> Play::curtain() {
     last_ = cluster_.running();
     // A state that all of them have compared: hashes are taken every few steps.
-    for (const std::string& name : last_) CHAOS_CHECK(until_it_has_trained(name, 2 * breath));
+    for (const std::string& name : last_) CHAOS_CHECK(until_it_has_trained(name, breath));
     say("The end: all nodes are told to stop (SIGINT)" + where());
     for (const std::string& name : last_) cluster_.node(name).process().signal(SIGINT);
     for (const std::string& name : last_) {
