@@ -169,7 +169,8 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
         NodeId peer;
         wire::Hello hello;
     };
-    awaitable<void> accept(tcp::acceptor& acceptor);
+    // These begin when the loop runs, which may be after Links is gone: what they need then is given to them.
+    awaitable<void> accept(std::shared_ptr<LinksState> keep, tcp::acceptor& acceptor);
     awaitable<void> welcome(StreamPtr stream, std::string from);
     using Cause = std::uint64_t LinkCounters::*;
     // On a fresh connection, before it is a link's. Of a failure, also the cause.
@@ -177,7 +178,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     awaitable<Result<Greeted>> greet(Stream& stream, Cause& cause);
     awaitable<Result<StreamPtr>> connect(const std::string& address);
     awaitable<Result<Greeted>> introduce(Stream& stream, const wire::Control& hello, NodeId expected);
-    awaitable<void> dial(NodeId peer, std::string address);
+    awaitable<void> dial(std::shared_ptr<LinksState> keep, NodeId peer, std::string address);
     // `who`: who is there, where that became known.
     awaitable<Result<void>> dial_control(NodeId peer, const std::string& address, NodeId& who);
     awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);

@@ -114,8 +114,7 @@ void LinksState::prepare_bulk(Stream& stream) const {
     if (!stream.within_machine()) set_congestion_control(socket, options.bulk_congestion_control);
 }
 
-awaitable<void> LinksState::accept(tcp::acceptor& acceptor) {
-    const std::shared_ptr<LinksState> keep = shared_from_this();
+awaitable<void> LinksState::accept(std::shared_ptr<LinksState>, tcp::acceptor& acceptor) {
     while (!stopped) {
         auto [problem, socket] = co_await acceptor.async_accept(asio::as_tuple(asio::use_awaitable));
         if (stopped || problem == asio::error::operation_aborted) co_return;
@@ -327,8 +326,7 @@ awaitable<Result<void>> LinksState::dial_control(NodeId peer, const std::string&
     co_return done;
 }
 
-awaitable<void> LinksState::dial(NodeId peer, std::string address) {
-    const std::shared_ptr<LinksState> keep = shared_from_this();
+awaitable<void> LinksState::dial(std::shared_ptr<LinksState>, NodeId peer, std::string address) {
     ++dialling[peer];
     NodeId who;
     const Result<void> done = co_await dial_control(peer, address, who);
@@ -370,12 +368,12 @@ Result<tcp::endpoint> Links::listen(const std::string& text) {
     if (problem) return Error{"cannot listen on " + text + ": " + problem.message()};
     const tcp::endpoint where = acceptor->local_endpoint();
     state_->acceptors.push_back(std::move(acceptor));
-    asio::co_spawn(state_->loop, state_->accept(*state_->acceptors.back()), asio::detached);
+    asio::co_spawn(state_->loop, state_->accept(state_, *state_->acceptors.back()), asio::detached);
     return where;
 }
 
 void Links::dial(NodeId peer, const std::string& address) {
-    asio::co_spawn(state_->loop, state_->dial(peer, address), asio::detached);
+    asio::co_spawn(state_->loop, state_->dial(state_, peer, address), asio::detached);
 }
 
 bool Links::send(NodeId to, std::span<const std::uint8_t> message) {

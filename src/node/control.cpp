@@ -191,7 +191,8 @@ struct ControlSocket::State : std::enable_shared_from_this<State> {
           const ControlLimits& how)
         : loop(io), place(std::move(where)), acceptor(std::move(listening)), handler(who), limits(how) {}
 
-    awaitable<void> accept();
+    // A coroutine may begin after this object was let go: what it needs then is given to it.
+    awaitable<void> accept(std::shared_ptr<State> keep);
     awaitable<void> serve(ConnectionPtr connection);
     awaitable<Result<json>> read_request(Connection& connection);
     Topic& topic(const std::string& name) { return topics.try_emplace(name, loop).first->second; }
@@ -264,8 +265,7 @@ void Reply::subscribe(const std::string& topic) const {
     if (server && !server->stopped && open()) server->topic(topic).listeners.push_back(answer_);
 }
 
-awaitable<void> ControlSocket::State::accept() {
-    const std::shared_ptr<State> keep = shared_from_this();
+awaitable<void> ControlSocket::State::accept(std::shared_ptr<State>) {
     while (!stopped) {
         auto [problem, socket] = co_await acceptor.async_accept(asio::as_tuple(asio::use_awaitable));
         if (stopped || problem == asio::error::operation_aborted) co_return;
@@ -353,7 +353,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(asio::io_context& loo
         ::listen(socket, SOMAXCONN) != 0)
         return failed("listen at");
     auto state = std::make_shared<State>(loop, std::move(place), std::move(acceptor), handler, limits);
-    asio::co_spawn(loop, state->accept(), rethrow);
+    asio::co_spawn(loop, state->accept(state), rethrow);
     return std::unique_ptr<ControlSocket>(new ControlSocket(std::move(state)));
 }
 

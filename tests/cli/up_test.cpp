@@ -110,6 +110,14 @@ TEST_F(Up, WhenAllWereDownTrainingGoesOn) {
     EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
 }
 
+TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {
+    const auto one = start({"up", "run.toml", "--dir", "one"});
+    ASSERT_TRUE(one->wait_for_output("join with")) << one->err;
+    const auto other = start({"up", "run.toml", "--dir", "other"});
+    ASSERT_TRUE(other->wait_for_output("step ")) << other->out << other->err;
+    EXPECT_NE(status("one")["node"], status("other")["node"]);
+}
+
 TEST_F(Up, ANodeWithoutAnInvitationIsToldHowToGetOne) {
     const Outcome refused = run({"join", "127.0.0.1:1", "--dir", "b"});
     EXPECT_EQ(refused.code, 2);
