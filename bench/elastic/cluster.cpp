@@ -16,7 +16,7 @@ constexpr unsigned first_iperf_port = 5201;
 constexpr int iperf_warm_up_seconds = 1;
 constexpr std::uint64_t never = 1'000'000;  // steps
 constexpr seconds quiet_sample{600};
-constexpr std::uint64_t set_up_bytes_per_us = 200;
+constexpr std::uint64_t set_up_bytes_per_us = 400;
 
 testbed::Spec testbed_of(const ClusterSpec& spec) {
     testbed::Spec box;
@@ -52,23 +52,22 @@ Result<void> Cluster::set_up() {
     // Nothing is measured yet: whoever has something to do may do it.
     for (std::size_t i = 0; i < spec_.rates_mbit.size(); ++i)
         CHAOS_CHECK(box_.set_cpus(donor_host(i), std::thread::hardware_concurrency()));
-    // Steps that leave those who join the time to follow.
-    const auto step = std::max<std::chrono::microseconds>(
-        std::chrono::microseconds(spec_.rates_mbit.size() * state_bytes_ / set_up_bytes_per_us), seconds(1));
-    CHAOS_CHECK(set_pace(step / spec_.batch));
+    CHAOS_CHECK(set_pace(std::chrono::microseconds(0)));
     CHAOS_TRY(const std::string first, box_.address(donor_host(0)));
     const std::string founder = first + ":" + std::to_string(port);
     for (std::size_t i = 0; i < spec_.rates_mbit.size(); ++i) {
         const std::vector<std::string> join = i == 0 ? std::vector<std::string>{} : std::vector{founder};
         CHAOS_TRY(NodeProcess node, start_node(donor_host(i), donor_host(i), port, join));
         donors_.push_back(std::move(node));
-        if (i == 0) CHAOS_CHECK(donors_[0].wait_for(is_kind("trained"), patience));
+        if (i > 0) continue;
+        // Far enough for the state that a newcomer begins with to be of no use.
+        CHAOS_CHECK(donors_[0].wait_for(trained_step(10), patience));
+        // Steps that leave those who join the time to follow.
+        const auto step = std::max<std::chrono::microseconds>(
+            std::chrono::microseconds(spec_.rates_mbit.size() * state_bytes_ / set_up_bytes_per_us), seconds(1));
+        CHAOS_CHECK(set_pace(step / spec_.batch));
     }
     CHAOS_CHECK(all_train());
-    // Far enough for the state that a newcomer begins with to be of no use.
-    constexpr std::uint64_t steps_to_begin = 10;
-    CHAOS_CHECK(set_pace(std::chrono::microseconds(0)));
-    CHAOS_CHECK(donors_[0].wait_for(trained_step(steps_to_begin), patience));
     for (std::size_t i = 0; i < spec_.rates_mbit.size(); ++i)
         CHAOS_CHECK(box_.set_cpus(donor_host(i), spec_.donor_cpus));
     return set_pace(spec_.per_sample);

@@ -1,10 +1,11 @@
-// ./dev bench elastic [SECTION...] [--quick] [--state MB] [--neighbours N] [--times N]: real nodes train together in
-// the testbed while somebody joins, and on this machine while others come and go. The testbed needs root.
+// ./dev bench elastic [SECTION...] [--quick] [--state MB] [--neighbours N] [--rate MBIT] [--times N]: real nodes train
+// together in the testbed while somebody joins, and on this machine while others come and go. The testbed needs root.
 #include "churn.h"
 #include "donors.h"
 #include "events.h"
 #include "report.h"
 #include "scaleout.h"
+#include "stall.h"
 
 #include <CLI/CLI.hpp>
 
@@ -25,6 +26,7 @@ int measure(int count, char** values) {
     const std::vector<std::pair<std::string, Measurement>> known = {
         {"scaleout", measure_scale_out},
         {"donors", measure_lost_donors},
+        {"stall", measure_stall},
         {"churn", [](const Wish& wish, std::vector<Figure>& figures) { return measure_churn(wish.quick, figures); }},
         {"events", [](const Wish& wish, std::vector<Figure>& figures) { return measure_events(wish.quick, figures); }}};
     std::vector<std::string> names;
@@ -36,6 +38,7 @@ int measure(int count, char** values) {
     program.add_flag("--quick", wish.quick, "Fewer settings, fewer times");
     program.add_option("--state", wish.state_mb, "scaleout: only of a state of so many MB");
     program.add_option("--neighbours", wish.neighbours, "scaleout: only from so many");
+    program.add_option("--rate", wish.rate_mbit, "stall: only over links of so many Mbit/s");
     program.add_option("--times", wish.times, "How often each is measured");
     CLI11_PARSE(program, count, values);
     const double load = load_average();

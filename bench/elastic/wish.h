@@ -11,6 +11,7 @@ struct Wish {
     // Only this; absent: all that the section has.
     std::optional<double> state_mb{};
     std::optional<std::size_t> neighbours{};
+    std::optional<double> rate_mbit{};
     std::optional<unsigned> times{};  // each is measured
 };
 
