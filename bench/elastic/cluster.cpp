@@ -68,9 +68,11 @@ Result<void> Cluster::set_up() {
         CHAOS_CHECK(set_pace(step / spec_.batch));
     }
     CHAOS_CHECK(all_train());
+    // An exchange of large results within small quotas would keep nodes from answering each other.
+    CHAOS_CHECK(spec_.quiet ? quieten() : set_pace(spec_.per_sample));
     for (std::size_t i = 0; i < spec_.rates_mbit.size(); ++i)
         CHAOS_CHECK(box_.set_cpus(donor_host(i), spec_.donor_cpus));
-    return set_pace(spec_.per_sample);
+    return {};
 }
 
 Result<NodeProcess> Cluster::start_node(const std::string& host, const std::string& dir, unsigned at_port,
@@ -95,8 +97,8 @@ Result<void> Cluster::set_pace(std::chrono::microseconds per_sample) {
 Result<void> Cluster::quieten() {
     CHAOS_CHECK(set_pace(quiet_sample));
     // What is being computed or exchanged goes on; then nothing comes any more.
-    constexpr seconds long_enough{4};
-    for (double last = now(); now() - last < static_cast<double>(long_enough.count());) {
+    const double long_enough = 4.0 + 3.0 * static_cast<double>(state_bytes_) / 100e6;
+    for (double last = now(); now() - last < long_enough;) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         if (!donors_[0].lines().empty()) last = std::max(last, donors_[0].lines().back().time);
     }

@@ -28,6 +28,7 @@ struct ClusterSpec {
     double joiner_cpus = 0.6;
     std::uint64_t batch = 8;
     std::chrono::microseconds per_sample{0};
+    bool quiet = false;  // no step ends any more once the cluster stands
 };
 
 inline constexpr const char* joiner_host = "j";
@@ -44,8 +45,6 @@ public:
 
     // From the next gradient on, on all nodes.
     [[nodiscard]] Result<void> set_pace(std::chrono::microseconds per_sample);
-    // From now on no step ends for so long that none matters.
-    [[nodiscard]] Result<void> quieten();
     // A new node asks all donors to be let in.
     [[nodiscard]] Result<NodeProcess> join();
     // Kills it; the donors have gone on without it.
@@ -66,6 +65,7 @@ private:
     [[nodiscard]] Result<NodeProcess> start_node(const std::string& host, const std::string& dir, unsigned at_port,
                                                  const std::vector<std::string>& join);
     [[nodiscard]] Result<Line> wait_for(std::size_t donor, const Wanted& wanted, std::size_t from);
+    [[nodiscard]] Result<void> quieten();
     [[nodiscard]] Result<void> set_up();
 
     ClusterSpec spec_;
