@@ -28,7 +28,8 @@ constexpr milliseconds look_again{20};
 
 // Nodes that are never killed, so that something runs for long.
 constexpr unsigned spared = 2;
-constexpr unsigned settled_after = 8;  // times that a process was looked at before it counts as warm
+// Times that a process was looked at before it counts as warm: events, views and decisions of late are remembered.
+constexpr unsigned settled_after = 100;
 constexpr double largest_memory_growth = 0.25;
 constexpr std::int64_t descriptors_per_link = 6;  // in both directions and in the making
 
@@ -150,7 +151,9 @@ Fault Soak::choose() {
     if (dice < 74) return Fault::remove_link;
     if (dice < 80) return Fault::add_link;
     if (dice < 97) return Fault::leave;
-    return options_.all_may_fall && hurt_.empty() ? Fault::all_down : Fault::kill;
+    // Only at first: afterwards some processes are to live for long.
+    const bool early = happened_ < options_.faults / 5;
+    return options_.all_may_fall && early && hurt_.empty() ? Fault::all_down : Fault::kill;
 }
 
 Result<void> Soak::happen(Fault fault) {
