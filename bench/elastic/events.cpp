@@ -52,7 +52,7 @@ public:
         return {};
     }
 
-    // Nothing happens: what the figures are made of noise.
+    // Nothing happens: how much of the figures is noise.
     Result<void> peace(Figures& figures) {
         return happen(figures, names_, false, [] { return Result<void>(); });
     }
@@ -183,7 +183,9 @@ private:
             for (const json& connection : status.at("connections"))
                 round_trip_s = std::max(round_trip_s, connection.at("round_trip_us").get<double>() / 1e6);
             CHAOS_TRY(const std::vector<StepTime> steps, step_times(node.dir()));
-            const double usual = pace_between(steps, begun - 2.0, begun).step_s;
+            // Who is left has more to compute.
+            const double before_s = pace_between(steps, begun - 2.0, begun).step_s;
+            const double usual = std::max(before_s, pace_between(steps, in_force + 3.0 * before_s, now()).step_s);
             // Two steps: the one that the view came in, and the first one under it.
             const Pace spanning = pace_between(steps, begun, in_force + 2.0 * usual);
             longest_s = std::max(longest_s, spanning.longest_s);
@@ -224,7 +226,6 @@ Result<Table> measure_events(bool quick, std::vector<Figure>& figures) {
     if (!checked.sound()) return Error{"an invariant was broken: " + checked.violations.front()};
     Table table{.head = {"event", "times", "handling p50", "p99", "spanning step p50", "p99", "disruption p50", "p99"},
                 .rows = {}};
-    const double noise = quantile(kinds[0].figures.stretch, 0.5);
     for (const Kind& kind : kinds) {
         if (kind.figures.stretch.empty()) continue;
         const bool fails = kind.name == "failure";
@@ -243,7 +244,7 @@ Result<Table> measure_events(bool quick, std::vector<Figure>& figures) {
             figures.push_back({"failure_disruption_p50", quantile(kind.figures.disruption, 0.5)});
             figures.push_back({"failure_disruption_p99", quantile(kind.figures.disruption, 0.99)});
         } else {
-            figures.push_back({name + "_step_stretch_p50", quantile(kind.figures.stretch, 0.5) / noise});
+            figures.push_back({name + "_step_stretch_p50", quantile(kind.figures.stretch, 0.5)});
         }
     }
     return table;
