@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                         {"forgets its vote", "goes back on the ballot"}},
                     Bug{Planted::fork_without_waiting, "fork_without_waiting", "partition", {"without having waited"}},
                     Bug{Planted::promise_not_kept, "promise_not_kept", "mixed", {"promised to leave to the next view"}},
-                    Bug{Planted::signature_unchecked, "signature_unchecked", "liar", {two_decisions}},
+                    Bug{Planted::signature_unchecked, "signature_unchecked", "liar", {two_decisions, "a storm"}},
                     Bug{Planted::credential_unchecked, "credential_unchecked", "liar", {"an impostor"}},
                     Bug{Planted::holder_ignored, "holder_ignored", "churn", {"I3"}},
                     Bug{Planted::double_vote_ignored, "double_vote_ignored", "liar", {"was not expelled"}},
