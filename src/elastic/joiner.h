@@ -24,6 +24,8 @@
 // otherwise.
 //
 // What this node held before counts: one that was away for a moment follows from where it stood.
+//
+// joiner.cpp: donors, and what holds it together; pulling.cpp, following.cpp, comparing.cpp, pausing.cpp: the rest.
 #pragma once
 
 #include "elastic/compute_thread.h"
@@ -145,6 +147,10 @@ private:
         StateLabel label;
         std::vector<std::uint64_t> hashes;
     };
+
+    [[nodiscard]] static double seconds_between(Clock::time_point a, Clock::time_point b) {
+        return std::chrono::duration<double>(b - a).count();
+    }
 
     [[nodiscard]] DonorState* find(NodeId node);
     void divide();

@@ -1,0 +1,229 @@
+// A joiner and the results of steps that its shards need.
+#include "elastic/joiner.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace chaos::elastic {
+namespace {
+
+using state::ShardSpan;
+
+constexpr std::uint64_t most_ask_bytes = 8 << 20;
+constexpr std::uint64_t results_ahead = 2;
+
+}  // namespace
+
+// Asks for the results that shards need next, some steps ahead: of whoever gave them, or whoever is there.
+void Joiner::follow() {
+    if (!running_) return;
+    for (std::uint32_t first = 0; first < states_.size();) {
+        const Shard& begin = states_[first];
+        if (begin.stage != Shard::Stage::here || begin.asked_to >= begin.label.applied + results_ahead) {
+            ++first;
+            continue;
+        }
+        if (is_asked(first, begin.asked_to)) {
+            ++states_[first].asked_to;
+            continue;
+        }
+        DonorState* donor = find(begin.donor);
+        if (donor == nullptr || !donor->linked || donor->blamed) {
+            std::vector<DonorState*> others;
+            for (DonorState& other : donors_)
+                if (other.linked && !other.blamed) others.push_back(&other);
+            if (others.empty()) return;
+            donor = others[first * others.size() / states_.size()];
+        }
+        std::uint32_t end = first + 1;
+        while (end < states_.size() && states_[end].stage == Shard::Stage::here && states_[end].donor == begin.donor &&
+               states_[end].asked_to == begin.asked_to && states_[end].label.applied == begin.label.applied &&
+               shards_.in_result({.first = first, .count = end + 1 - first}).count() * sizeof(float) <= most_ask_bytes)
+            ++end;
+        const ShardSpan span{.first = first, .count = end - first};
+        const std::uint64_t step = begin.asked_to;
+        for (std::uint32_t i = first; i < end; ++i) {
+            states_[i].asked_to = step + 1;
+            states_[i].donor = donor->node;
+        }
+        ask_part(*donor, span, step);
+        // The same shards again, for the step after.
+    }
+}
+
+// Its part of that result is on its way, or here.
+bool Joiner::is_asked(std::uint32_t shard, std::uint64_t step) const {
+    const auto covers = [&](ShardSpan span) { return span.first <= shard && shard < span.first + span.count; };
+    return std::ranges::any_of(
+               fetches_, [&](const auto& entry) { return entry.second.step == step && covers(entry.second.span); }) ||
+           std::ranges::any_of(parts_, [&](const Part& part) { return part.step == step && covers(part.span); });
+}
+
+void Joiner::ask_part(DonorState& donor, ShardSpan span, std::uint64_t step) {
+    const std::uint64_t bytes = shards_.in_result(span).count() * sizeof(float);
+    auto number = std::make_shared<std::uint64_t>(0);
+    *number = steps_.transfers().expect(donor.node, bytes, [this, number](const Transfers::Arrived& arrived) {
+        fetches_.at(*number).content = arrived;
+        complete(*number);
+    });
+    Fetch fetch;
+    fetch.donor = donor.node;
+    fetch.span = span;
+    fetch.step = step;
+    fetch.asked_at = Clock::now();
+    fetches_.emplace(*number, std::move(fetch));
+    wire::Work message;
+    wire::PartAsk& ask = *message.mutable_part_ask();
+    ask.set_transfer(*number);
+    ask.set_step(step);
+    ask.set_first(span.first);
+    ask.set_count(span.count);
+    (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
+}
+
+void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
+    const auto at = fetches_.find(answer.transfer());
+    if (at == fetches_.end() || at->second.donor != from || !at->second.step) return;
+    Fetch& fetch = at->second;
+    const std::optional<cluster::Name> before = name_from(answer.before());
+    const std::optional<state::StepRecord> record = record_from(answer.record());
+    if (!answer.absent() && before && record && record->step == *fetch.step) {
+        fetch.answered = true;
+        fetch.label = {.applied = *fetch.step, .lineage = *before};
+        fetch.record = *record;
+        return complete(answer.transfer());
+    }
+    // Somebody else may have it; else it is too late for these: they are pulled again.
+    const ShardSpan span = fetch.span;
+    const std::uint64_t step = *fetch.step;
+    give_up(answer.transfer());
+    const NodeId other = linked_after(from);
+    const auto donors = static_cast<unsigned>(std::ranges::count(donors_, true, &DonorState::linked));
+    for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
+        Shard& shard = states_[i];
+        if (shard.stage != Shard::Stage::here || shard.label.applied > step) continue;
+        shard.donor = other;
+        if (++shard.refusals >= donors) lose(shard);
+    }
+    follow();
+    pull();
+}
+
+// The next of those who are linked, in turn.
+NodeId Joiner::linked_after(NodeId node) const {
+    const auto at = std::ranges::find(donors_, node, &DonorState::node);
+    const auto first = static_cast<std::size_t>(at - donors_.begin());
+    for (std::size_t i = 1; i <= donors_.size(); ++i)
+        if (const DonorState& donor = donors_[(first + i) % donors_.size()]; donor.linked && !donor.blamed)
+            return donor.node;
+    return node;
+}
+
+// It is pulled again; then the whole is to be compared again, too.
+void Joiner::lose(Shard& shard) {
+    shard = {};
+    verified_ = false;
+    looked_at_.reset();
+    own_hashes_.clear();
+}
+
+void Joiner::take_part(Fetch fetch) {
+    const state::FloatRange range = shards_.in_result(fetch.span);
+    if (fetch.content->count != range.count() * sizeof(float)) {
+        callbacks_.note(cluster::brief(fetch.donor) + " sent a part of a result of another length");
+        for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i)
+            states_[i].asked_to = std::min(states_[i].asked_to, *fetch.step);
+        if (DonorState* donor = find(fetch.donor)) donor->blamed = true;
+        return follow();
+    }
+    progress_.result_bytes += fetch.content->count;
+    Part part;
+    part.span = fetch.span;
+    part.step = *fetch.step;
+    part.before = fetch.label.lineage;
+    // Nothing is learnt any more once the run is over.
+    part.after = trainer_.is_over(part.step) ? part.before : state::extend_lineage(part.before, fetch.record);
+    part.record = fetch.record;
+    part.content = *fetch.content;
+    parts_.push_back(std::move(part));
+    roll();
+    follow();
+}
+
+// Applies what fits. While shards are missing, each goes ahead as far as it can; once all are here, they go step by
+// step together.
+void Joiner::roll() {
+    if (!running_) return;
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    bool all = true;
+    for (const Shard& state : states_) {
+        all = all && state.stage == Shard::Stage::here;
+        if (state.stage == Shard::Stage::here) least = std::min(least, state.label.applied);
+    }
+    std::optional<NodeId> undone;
+    for (auto part = parts_.begin(); part != parts_.end();) {
+        bool needed = false;
+        for (std::uint32_t i = part->span.first; i < part->span.first + part->span.count;) {
+            Shard& state = states_[i];
+            const bool here = state.stage == Shard::Stage::here;
+            if (here && state.job == 0 && state.label.applied == part->step && state.label.lineage != part->before) {
+                undone = state.origin;
+                lose(state);
+                ++i;
+                continue;
+            }
+            const bool next =
+                here && state.job == 0 && state.label.applied == part->step && (!all || part->step == least);
+            if (!next) {
+                needed = needed || (here && state.label.applied <= part->step);
+                ++i;
+                continue;
+            }
+            const std::uint64_t id = ++jobs_;
+            std::uint32_t end = i;
+            while (end < part->span.first + part->span.count && states_[end].stage == Shard::Stage::here &&
+                   states_[end].job == 0 && states_[end].label.applied == part->step &&
+                   states_[end].label.lineage == part->before) {
+                states_[end].job = id;
+                ++end;
+            }
+            apply(*part, {.first = i, .count = end - i}, id);
+            i = end;
+        }
+        part = needed ? std::next(part) : parts_.erase(part);
+    }
+    if (!undone) return;
+    callbacks_.note((*undone == NodeId{} ? "its own shards" : "shards of " + cluster::brief(*undone)) +
+                    " are of a step that was undone: they are pulled again");
+    pull();
+}
+
+void Joiner::apply(const Part& part, ShardSpan span, std::uint64_t id) {
+    const auto job = std::make_shared<Part>(part);
+    thread_.change(
+        [this, job, span] {
+            if (trainer_.is_over(job->step)) return;
+            const state::FloatRange all = shards_.in_result(job->span);
+            const state::FloatRange range = shards_.in_result(span);
+            const std::span<const float> floats(reinterpret_cast<const float*>(job->content.bytes.get()),
+                                                job->content.count / sizeof(float));
+            shards_.apply(trainer_.run().optimizer, trainer_.engine().manifest(), job->record.scalars, span,
+                          floats.subspan(range.begin - all.begin, range.count()), trainer_.engine().arena());
+        },
+        [this, job, span, id, sync = sync_, alive = alive_] {
+            if (!*alive || sync != sync_) return;
+            for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
+                if (states_[i].job != id) continue;
+                states_[i].job = 0;
+                states_[i].refusals = 0;
+                states_[i].label = {.applied = job->step + 1, .lineage = job->after};
+            }
+            look_record_ = job->record;
+            look();
+            if (sync != sync_) return;
+            roll();
+            follow();
+        });
+}
+
+}  // namespace chaos::elastic
