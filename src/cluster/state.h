@@ -155,9 +155,9 @@ struct Member::State {
     Acceptor acceptor;
     std::optional<Proposal> proposal;
     bool round_zero_used = false;
+    bool awaits_seniors = false;  // propose_at is when those who stand longer have had their turn
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
-    bool awaits_seniors = false;  // propose_at is when those who stand longer have had their turn
     Nanoseconds without_quorum_since = never;
     Pending pending;
     std::map<RequestKey, Own> own;
