@@ -6,6 +6,7 @@
 #include "report.h"
 #include "scaleout.h"
 #include "stall.h"
+#include "twins.h"
 
 #include <CLI/CLI.hpp>
 
@@ -27,6 +28,7 @@ int measure(int count, char** values) {
         {"scaleout", measure_scale_out},
         {"donors", measure_lost_donors},
         {"stall", measure_stall},
+        {"twins", measure_twins},
         {"churn", [](const Wish& wish, std::vector<Figure>& figures) { return measure_churn(wish.quick, figures); }},
         {"events", [](const Wish& wish, std::vector<Figure>& figures) { return measure_events(wish.quick, figures); }}};
     std::vector<std::string> names;
