@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -30,30 +31,40 @@ struct Subject {
 // Steps of about half a second on two cores: long enough for about ten faults in a hundred of them.
 std::vector<Subject> subjects() {
     const std::string train = "\neval_every = 0\ncheckpoint_every = 10\nsteps = 100000\nthreads = 1\n";
-    return {{.name = "llama",
-             .run = "[model]\nkind = \"llama\"\nwidth = 64\nlayers = 2\nheads = 4\ntied_head = true\n"
-                    "[data]\nfiles = \"texts.txt\"\ncontext = 64\n"
-                    "[optimizer]\nlearning_rate = 3e-3\nclip_norm = 1.0\n[train]\nbatch = 400" +
-                    train},
-            {.name = "mlp",
-             .run = "[model]\nkind = \"mlp\"\nhidden = [512, 512]\n"
-                    "[data]\nkind = \"synthetic\"\nshape = [256]\nsamples = 20000\n"
-                    "[optimizer]\nlearning_rate = 1e-3\n[train]\nbatch = 5000" +
-                    train}};
+    return {
+        {.name = "llama",
+         .run =
+             "[model]\nkind = \"llama\"\nwidth = 64\nlayers = 2\nheads = 4\ntied_head = true\n"
+             "[data]\nfiles = \"texts.txt\"\ncontext = 64\n"
+             "[optimizer]\nlearning_rate = 3e-3\nclip_norm = 1.0\n[schedule]\nwarmup_steps = 20\n[train]\nbatch = 400" +
+             train},
+        {.name = "mlp",
+         .run = "[model]\nkind = \"mlp\"\nhidden = [512, 512]\n"
+                "[data]\nkind = \"synthetic\"\nshape = [256]\nsamples = 20000\n"
+                "[optimizer]\nlearning_rate = 1e-3\n[train]\nbatch = 5000" +
+                train}};
 }
 
-// Words that can be learnt: numbers and their squares.
-std::string text() {
+// Prose: what this project says of itself.
+Result<std::string> text() {
+    std::set<fs::path> pages;
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(CHAOS_SOURCE) / "docs"))
+        if (entry.path().extension() == ".md") pages.insert(entry.path());
     std::string all;
-    for (std::uint64_t i = 0; all.size() < 200'000; ++i)
-        all += std::to_string(i) + " times itself is " + std::to_string(i * i) + ".\n";
+    for (const fs::path& page : pages) {
+        CHAOS_TRY(const std::string content, read_file(page));
+        all += content;
+    }
     return all;
 }
 
-Result<std::vector<double>> losses_alone(const fs::path& folder) {
-    CHAOS_TRY(const std::string told,
-              testbed::run_program({chaos_program(), "train", folder / "run.toml", "--dir", folder / "alone",
-                                    "--max-steps", std::to_string(compared_steps), "--json"}));
+// In one process, each step's batch in so many parts: the same mathematics, but for rounding.
+Result<std::vector<double>> losses_alone(const fs::path& folder, const std::string& run, unsigned parts) {
+    const std::string name = "parts-" + std::to_string(parts);
+    const fs::path file = folder / (name + ".toml");
+    CHAOS_CHECK(write_file_atomically(file, run + "accumulate = " + std::to_string(parts) + "\n"));
+    CHAOS_TRY(const std::string told, testbed::run_program({chaos_program(), "train", file, "--dir", folder / name,
+                                                            "--max-steps", std::to_string(compared_steps), "--json"}));
     std::vector<double> losses;
     std::istringstream lines(told);
     for (std::string line; std::getline(lines, line);) {
@@ -76,19 +87,39 @@ Result<std::vector<double>> losses_together(const fs::path& folder) {
     return losses;
 }
 
+// The largest relative difference.
+Result<double> gap_of(const std::vector<double>& a, const std::vector<double>& b) {
+    if (std::min(a.size(), b.size()) < compared_steps)
+        return Error{"a run ended before step " + std::to_string(compared_steps)};
+    double gap = 0.0;
+    for (std::size_t i = 0; i < compared_steps; ++i) gap = std::max(gap, std::abs(b[i] - a[i]) / std::abs(a[i]));
+    return gap;
+}
+
+std::string in_powers(double value) {
+    std::ostringstream text;
+    text.precision(1);
+    text << std::scientific << value;
+    return text.str();
+}
+
 }  // namespace
 
 Result<Table> measure_churn(bool quick, std::vector<Figure>& figures) {
-    Table table{.head = {"churn", "faults", "views", "steps", "same bits", "loss gap"}, .rows = {}};
+    Table table{.head = {"churn", "faults", "views", "steps", "same bits", "loss gap", "by rounding alone"},
+                .rows = {}};
     double worst = 0.0;
+    double worst_rounding = 0.0;
+    CHAOS_TRY(const std::string prose, text());
     for (const Subject& subject : subjects()) {
         if (quick && subject.name != "mlp") continue;
         const test::TemporaryFolder folder;
         const fs::path data = folder.path() / "data";
         fs::create_directories(data);
         CHAOS_CHECK(write_file_atomically(data / "run.toml", subject.run));
-        CHAOS_CHECK(write_file_atomically(data / "texts.txt", text()));
-        CHAOS_TRY(const std::vector<double> alone, losses_alone(data));
+        CHAOS_CHECK(write_file_atomically(data / "texts.txt", prose));
+        CHAOS_TRY(const std::vector<double> alone, losses_alone(data, subject.run, 1));
+        CHAOS_TRY(const std::vector<double> in_parts, losses_alone(data, subject.run, nodes));
         SoakOptions options{.faults = 1000, .nodes = nodes, .seed = 1, .folder = folder.path() / "nodes"};
         options.run = subject.run;
         options.data = data;
@@ -100,19 +131,16 @@ Result<Table> measure_churn(bool quick, std::vector<Figure>& figures) {
         Soak soak(options);
         CHAOS_TRY(const SoakReport report, soak.run());
         CHAOS_TRY(const std::vector<double> together, losses_together(options.folder));
-        if (alone.size() < compared_steps || together.size() < compared_steps)
-            return Error{subject.name + ": a run ended before step " + std::to_string(compared_steps)};
-        double gap = 0.0;
-        for (std::size_t i = 0; i < compared_steps; ++i)
-            gap = std::max(gap, std::abs(together[i] - alone[i]) / std::abs(alone[i]));
+        CHAOS_TRY(const double gap, gap_of(alone, together));
+        CHAOS_TRY(const double rounding, gap_of(alone, in_parts));
         worst = std::max(worst, gap);
-        std::ostringstream gap_text;
-        gap_text.precision(1);
-        gap_text << std::scientific << gap;
+        worst_rounding = std::max(worst_rounding, rounding);
         table.rows.push_back({subject.name, std::to_string(report.faults), std::to_string(report.views),
-                              std::to_string(report.steps), std::to_string(report.replayed), gap_text.str()});
+                              std::to_string(report.steps), std::to_string(report.replayed), in_powers(gap),
+                              in_powers(rounding)});
     }
     figures.push_back({"churn_loss_gap", worst});
+    figures.push_back({"rounding_loss_gap", worst_rounding});
     return table;
 }
 
