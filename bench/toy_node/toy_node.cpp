@@ -1,6 +1,6 @@
 #include "toy_node/toy_node.h"
 
-#include "base/file.h"
+#include "base/slot_file.h"
 
 #include <array>
 #include <chrono>
@@ -111,9 +111,8 @@ ToyNode::ToyNode(net::asio::io_context& loop, const ToyCluster& cluster, unsigne
               *this, steps_) {
     steps_.connect(member_);
     const std::vector<std::uint8_t> vote = encode(prepared_vote(cluster));
-    const auto written = write_file_atomically(
-        folder / "vote", std::string_view(reinterpret_cast<const char*>(vote.data()), vote.size()));
-    CHAOS_ASSERT(written);
+    Result<SlotFile> file = SlotFile::open(folder / "vote");
+    CHAOS_ASSERT(file && file->write({reinterpret_cast<const char*>(vote.data()), vote.size()}));
 }
 
 Result<void> ToyNode::start() {

@@ -106,7 +106,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                         } else if constexpr (std::is_same_v<B, LineSummary>) {
                             state.on_summary(what.from, body, message);
                         } else if constexpr (std::is_same_v<B, Promise> || std::is_same_v<B, Accepted>) {
-                            state.on_routed(message);
+                            state.on_routed(what.from, message);
                         } else {
                             state.on_flooded(what.from, message);
                         }

@@ -264,7 +264,7 @@ struct Member::State {
     // ---- voting.cpp
     bool on_prepare(NodeId from, const MessagePtr& message);
     bool on_accept(NodeId from, const MessagePtr& message);
-    void on_routed(const MessagePtr& message);
+    void on_routed(NodeId from, const MessagePtr& message);
     void answer(NodeId upstream, Body body);
     void persist();
     [[nodiscard]] Report report() const;

@@ -28,7 +28,7 @@ void Member::State::persist() {
 // Sends an answer back along the way the question came; to ourselves, at once.
 void Member::State::answer(NodeId upstream, Body body) {
     const MessagePtr message = make_signed(std::move(body), identity.member, 0, signer);
-    if (upstream == self()) return on_routed(message);
+    if (upstream == self()) return on_routed(self(), message);
     send(upstream, message);
 }
 
@@ -183,7 +183,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     return true;
 }
 
-void Member::State::on_routed(const MessagePtr& message) {
+void Member::State::on_routed(NodeId from, const MessagePtr& message) {
     std::uint64_t answers = 0;
     if (const auto* promise = std::get_if<Promise>(&message->body)) answers = promise->answers;
     if (const auto* accepted = std::get_if<Accepted>(&message->body)) {
@@ -204,11 +204,11 @@ void Member::State::on_routed(const MessagePtr& message) {
         ++counters.stale;
         return;
     }
-    if (!signature_fits(*message, signer)) {
+    const Stamp* stamp = stamp_of(message->body);
+    if (stamp->author.node != from && !signature_fits(*message, signer)) {
         ++counters.forged;
         return;
     }
-    const Stamp* stamp = stamp_of(message->body);
     if (!tip().is_active(stamp->author.node)) {
         ++counters.refused;
         return;

@@ -250,8 +250,9 @@ void Donor::received(NodeId from, const wire::PauseAsk& ask) {
         return;
     }
     const ViewPtr view = member_->core().view();
-    if (!may_ask(from) || view->is_active(from) || paused_for_) return;
-    if (++pauses_had_[view->find(from)->id] > most_pauses) return;
+    const cluster::MemberInfo* newcomer = view == nullptr ? nullptr : view->find(from);
+    if (newcomer == nullptr || newcomer->standing != cluster::Standing::syncing || paused_for_) return;
+    if (++pauses_had_[newcomer->id] > most_pauses) return;
     const std::uint32_t most = std::min(ask.milliseconds(), most_pause_ms);
     note_("begins no further step until newcomer " + cluster::brief(from) +
           " has the state, which costs less than to send it what is learnt meanwhile; at most " +

@@ -1,7 +1,6 @@
 #include "live/member.h"
 
 #include "base/cpu_time.h"
-#include "base/file.h"
 #include "net/admission.h"
 
 #include <algorithm>
@@ -10,8 +9,6 @@
 
 namespace chaos::live {
 namespace {
-
-namespace fs = std::filesystem;
 
 cluster::Nanoseconds now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -289,22 +286,22 @@ void Member::dial(NodeId peer, const std::string& address) {
     links_.dial(peer, address);
 }
 
-Result<std::optional<cluster::DiskRecord>> Member::kept_vote() const {
+Result<std::optional<cluster::DiskRecord>> Member::kept_vote() {
     if (options_.folder.empty()) return std::optional<cluster::DiskRecord>{};
-    const fs::path path = options_.folder / "vote";
-    if (!fs::exists(path)) return std::optional<cluster::DiskRecord>{};
-    CHAOS_TRY(const std::string content, read_file(path));
+    const std::filesystem::path path = options_.folder / "vote";
+    CHAOS_TRY(vote_, SlotFile::open(path));
+    const std::optional<std::string>& found = vote_->found();
+    if (!found) return std::optional<cluster::DiskRecord>{};
     Result<cluster::DiskRecord> record =
-        cluster::decode_disk_record({reinterpret_cast<const std::uint8_t*>(content.data()), content.size()});
+        cluster::decode_disk_record({reinterpret_cast<const std::uint8_t*>(found->data()), found->size()});
     if (!record) return Error{path.string() + ": " + record.error().message};
     return std::optional(std::move(*record));
 }
 
 void Member::persist(const cluster::DiskRecord& record) {
-    if (options_.folder.empty()) return;
+    if (!vote_) return;
     const std::vector<std::uint8_t> bytes = encode(record);
-    const Result<void> written = write_file_atomically(
-        options_.folder / "vote", std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    const Result<void> written = vote_->write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     if (written) return;
     // A vote that is not on disk must not be cast.
     stop();

@@ -9,6 +9,7 @@
 // Everything is called, and calls back, in the loop's thread.
 #pragma once
 
+#include "base/slot_file.h"
 #include "cluster/member.h"
 #include "live/watch.h"
 #include "net/limited_lines.h"
@@ -22,6 +23,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -116,7 +118,7 @@ private:
 
     [[nodiscard]] bool trains(NodeId node) const;
     [[nodiscard]] bool is_in() const;
-    [[nodiscard]] Result<std::optional<cluster::DiskRecord>> kept_vote() const;
+    [[nodiscard]] Result<std::optional<cluster::DiskRecord>> kept_vote();
     void drain();
     void handle(const cluster::Event& event);
     void schedule_tick();
@@ -134,6 +136,7 @@ private:
     Worker& worker_;
     net::LimitedLines lines_{net::Allowance::Clock::now()};  // others may cause most of them
     cluster::Identity identity_;
+    std::optional<SlotFile> vote_;  // none: nothing is kept
     std::unique_ptr<cluster::Member> core_;
     net::asio::steady_timer tick_;
     std::deque<cluster::Event> inbox_;
