@@ -6,6 +6,7 @@
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <sodium.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -30,6 +31,15 @@ KeyPtr own(EVP_PKEY* key) {
 SecretKey::SecretKey(KeyPtr key) : key_(std::move(key)) {
     std::size_t size = public_key_.size();
     CHAOS_ASSERT(EVP_PKEY_get_raw_public_key(key_.get(), public_key_.data(), &size) == 1);
+    auto* signing_key = new SigningKey;
+    signing_key_ = {signing_key, [](SigningKey* spent) {
+                        sodium_memzero(spent->data(), spent->size());
+                        delete spent;
+                    }};
+    Seed secret = seed();
+    PublicKey same{};
+    CHAOS_ASSERT(crypto_sign_seed_keypair(same.data(), signing_key->data(), secret.data()) == 0 && same == public_key_);
+    sodium_memzero(secret.data(), secret.size());
 }
 
 SecretKey SecretKey::generate() {
@@ -82,20 +92,13 @@ Result<void> SecretKey::save(const std::filesystem::path& path) const {
 
 RawSignature SecretKey::sign(std::span<const std::uint8_t> bytes) const {
     RawSignature signature{};
-    std::size_t size = signature.size();
-    const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-    CHAOS_ASSERT(EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key_.get()) == 1 &&
-                 EVP_DigestSign(context.get(), signature.data(), &size, bytes.data(), bytes.size()) == 1);
+    CHAOS_ASSERT(crypto_sign_detached(signature.data(), nullptr, bytes.data(), bytes.size(), signing_key_->data()) ==
+                 0);
     return signature;
 }
 
 bool verify(const PublicKey& key, std::span<const std::uint8_t> bytes, const RawSignature& signature) {
-    EVP_PKEY* native = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, key.data(), key.size());
-    if (native == nullptr) return false;
-    const KeyPtr owned = own(native);
-    const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-    return EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, native) == 1 &&
-           EVP_DigestVerify(context.get(), signature.data(), signature.size(), bytes.data(), bytes.size()) == 1;
+    return crypto_sign_verify_detached(signature.data(), bytes.data(), bytes.size(), key.data()) == 0;
 }
 
 cluster::NodeId node_id(const PublicKey& key) {

@@ -1,6 +1,6 @@
 // net/ is how nodes reach each other: keys and credentials (who is who, and who vouches for whom), links over TCP and
-// TLS 1.3, and the monitor that measures them. It may touch sockets, timers and OpenSSL; it knows the cluster's ids and
-// carries its messages, but decides nothing.
+// TLS 1.3, and the monitor that measures them. It may touch sockets, timers, OpenSSL and libsodium; it knows the
+// cluster's ids and carries its messages, but decides nothing.
 //
 // Read in this order: key.h (this file), credential.h (why a stranger is let in), tls.h, admission.h, stream.h,
 // links.h.
@@ -44,7 +44,9 @@ public:
 
 private:
     explicit SecretKey(std::shared_ptr<evp_pkey_st> key);
-    std::shared_ptr<evp_pkey_st> key_;
+    using SigningKey = std::array<std::uint8_t, 64>;
+    std::shared_ptr<evp_pkey_st> key_;               // for TLS and files
+    std::shared_ptr<const SigningKey> signing_key_;  // for libsodium, which signs and verifies in half OpenSSL's time
     PublicKey public_key_{};
 };
 
