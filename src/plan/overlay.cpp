@@ -9,6 +9,9 @@
 namespace chaos::plan {
 namespace {
 
+// A hop ends here, so that the longest way through all members stays within 64 bits.
+constexpr std::uint64_t longest_hop_ns = longest_ns / max_sync_members / 4;
+
 std::string name_of_member(const SyncRequest& request, std::uint32_t index) {
     return "member " + std::to_string(request.members[index].id);
 }
@@ -80,7 +83,7 @@ Result<void> take_links(const SyncRequest& request, Overlay& overlay) {
         taken.to_high = std::min(a < b ? link.a_to_b_bytes_per_s : link.b_to_a_bytes_per_s, fastest_bytes_per_s);
         taken.to_low = std::min(a < b ? link.b_to_a_bytes_per_s : link.a_to_b_bytes_per_s, fastest_bytes_per_s);
         taken.rate = std::min(taken.to_high, taken.to_low);
-        taken.delay_ns = std::min(link.delay_ns, longest_ns / max_sync_members / 4);
+        taken.delay_ns = std::min(link.delay_ns, longest_hop_ns);
     }
     sort_by_ends(overlay.links);
     for (std::size_t i = 1; i < overlay.links.size(); ++i) {
@@ -91,14 +94,8 @@ Result<void> take_links(const SyncRequest& request, Overlay& overlay) {
     }
     std::erase_if(overlay.links, [](const OverlayLink& link) { return link.rate == 0; });
     for (OverlayLink& link : overlay.links) {
-        // Cut so that the longest way through all members stays within 64 bits.
-        constexpr std::uint64_t most = longest_ns / max_sync_members / 4;
-        const auto hop_ns = [&](std::uint32_t from, std::uint32_t to, std::uint64_t rate) {
-            rate = std::min({rate, overlay.egress[from], overlay.ingress[to]});
-            return std::min(transfer_ns(overlay.chunk_bytes, rate), most);
-        };
-        link.chunk_to_high_ns = hop_ns(link.low, link.high, link.to_high);
-        link.chunk_to_low_ns = hop_ns(link.high, link.low, link.to_low);
+        link.chunk_to_high_ns = hop_ns(overlay, link, true, overlay.chunk_bytes);
+        link.chunk_to_low_ns = hop_ns(overlay, link, false, overlay.chunk_bytes);
         link.round_ns = std::max<std::uint64_t>(1, 2 * link.delay_ns + link.chunk_to_high_ns + link.chunk_to_low_ns);
     }
     return {};
@@ -261,6 +258,17 @@ Tree tree_of_parents(const Overlay& overlay, std::vector<std::uint32_t> parent) 
     return hang_tree(overlay, links, root);
 }
 
+std::uint64_t hop_ns(const Overlay& overlay, const OverlayLink& link, bool to_high, std::uint64_t q) {
+    const std::uint32_t from = to_high ? link.low : link.high;
+    const std::uint32_t to = to_high ? link.high : link.low;
+    const std::uint64_t rate = to_high ? link.to_high : link.to_low;
+    return std::min(transfer_ns(q, std::min({rate, overlay.egress[from], overlay.ingress[to]})), longest_hop_ns);
+}
+
+std::uint64_t shared_hop_ns(std::uint64_t cap, std::uint64_t q, std::uint32_t children) {
+    return std::min(transfer_ns(saturate(u128{q} * children), cap), longest_hop_ns);
+}
+
 std::uint64_t fill_ns(const Overlay& overlay, const Tree& tree, std::uint64_t q) {
     const std::size_t n = tree.parent.size();
     if (n == 1 || q == 0) return 0;
@@ -278,7 +286,6 @@ std::uint64_t fill_ns(const Overlay& overlay, const Tree& tree, std::uint64_t q)
         children.assign(n, 0);
         for (std::size_t i = 1; i < n; ++i) ++children[tree.parent[tree.order[i]]];
     }
-    constexpr std::uint64_t most = longest_ns / max_sync_members / 4;
     std::uint64_t longest_up = 0;
     std::uint64_t longest_down = 0;
     std::uint64_t fastest = unlimited;
@@ -293,18 +300,13 @@ std::uint64_t fill_ns(const Overlay& overlay, const Tree& tree, std::uint64_t q)
             rise = parent_high ? link.chunk_to_high_ns : link.chunk_to_low_ns;
             fall = parent_high ? link.chunk_to_low_ns : link.chunk_to_high_ns;
         } else {
-            const std::uint64_t to_parent = parent_high ? link.to_high : link.to_low;
-            const std::uint64_t to_child = parent_high ? link.to_low : link.to_high;
-            rise = transfer_ns(q, std::min({to_parent, overlay.egress[rank], overlay.ingress[parent]}));
-            fall = transfer_ns(q, std::min({to_child, overlay.egress[parent], overlay.ingress[rank]}));
+            rise = hop_ns(overlay, link, parent_high, q);
+            fall = hop_ns(overlay, link, !parent_high, q);
         }
         if (overlay.capped && children[parent] > 1) {
-            const std::uint64_t all = saturate(u128{q} * children[parent]);
-            rise = std::max(rise, transfer_ns(all, overlay.ingress[parent]));
-            fall = std::max(fall, transfer_ns(all, overlay.egress[parent]));
+            rise = std::max(rise, shared_hop_ns(overlay.ingress[parent], q, children[parent]));
+            fall = std::max(fall, shared_hop_ns(overlay.egress[parent], q, children[parent]));
         }
-        rise = std::min(rise, most);
-        fall = std::min(fall, most);
         fastest = std::min({fastest, rise, fall});
         up[rank] = up[parent] + link.delay_ns + rise;
         down[rank] = down[parent] + link.delay_ns + fall;

@@ -75,6 +75,12 @@ inline constexpr std::uint32_t most_members_to_try_all_roots = 24;
 // A tree from its parents; `order` and `link` follow.
 [[nodiscard]] Tree tree_of_parents(const Overlay& overlay, std::vector<std::uint32_t> parent);
 
+// A chunk of q bytes on its way over a link, without delay, where neither end shares its cap with another hop.
+[[nodiscard]] std::uint64_t hop_ns(const Overlay& overlay, const OverlayLink& link, bool to_high, std::uint64_t q);
+
+// The same from all of a member's children at once (its ingress) or to all of them (its egress).
+[[nodiscard]] std::uint64_t shared_hop_ns(std::uint64_t cap, std::uint64_t q, std::uint32_t children);
+
 // The fill of sync_plan.h's cost model, for chunks of q bytes.
 [[nodiscard]] std::uint64_t fill_ns(const Overlay& overlay, const Tree& tree, std::uint64_t q);
 

@@ -30,6 +30,117 @@ std::uint32_t link_between(const Overlay& overlay, std::uint32_t a, std::uint32_
     return found == near.end() ? nobody : found->link;
 }
 
+// A member on a path, and the hop to the one after it: a chunk's times, without delay.
+struct Place {
+    std::uint32_t rank = 0;
+    std::uint32_t link = 0;
+    std::uint64_t delay_ns = 0;
+    std::uint64_t there_ns = 0;  // along the path
+    std::uint64_t back_ns = 0;
+};
+
+// Chunks of q bytes.
+std::vector<Place> places_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle, std::uint64_t q) {
+    std::vector<Place> places;
+    places.reserve(cycle.size());
+    for (const std::uint32_t i : links_of(overlay, cycle)) {
+        const OverlayLink& link = overlay.links[i];
+        const std::uint32_t rank = cycle[places.size()];
+        const bool to_high = link.low == rank;
+        places.push_back(
+            {rank, i, link.delay_ns, hop_ns(overlay, link, to_high, q), hop_ns(overlay, link, !to_high, q)});
+    }
+    return places;
+}
+
+// Finds where to root paths, by sync_plan.h's fill; keeps its memory from one to the next.
+class PathRooter {
+public:
+    explicit PathRooter(const Overlay& overlay) : overlay_(overlay), sums_(overlay.size()) {}
+
+    // The place of the root with which the path fills fastest.
+    std::size_t root_of(const std::vector<Place>& path, std::uint64_t q) {
+        const std::size_t last = path.size() - 1;
+        for (std::size_t i = 0; i < last; ++i) {
+            const auto& [rank, link, delay_ns, there_ns, back_ns] = path[i];
+            sums_[i + 1].there_ns = sums_[i].there_ns + delay_ns + there_ns;
+            sums_[i + 1].back_ns = sums_[i].back_ns + delay_ns + back_ns;
+            sums_[i + 1].least_before = std::min({sums_[i].least_before, there_ns, back_ns});
+        }
+        for (std::size_t i = last; i-- > 0;)
+            sums_[i].least_after = std::min({sums_[i + 1].least_after, path[i].there_ns, path[i].back_ns});
+        std::size_t best = 0;
+        std::uint64_t best_ns = unlimited;
+        for (std::size_t root = 0; root <= last; ++root) {
+            const std::uint64_t ns = fill_with(path, root, q);
+            if (ns >= best_ns) continue;
+            best_ns = ns;
+            best = root;
+        }
+        return best;
+    }
+
+private:
+    // Of the hops before a place, delays included; and the fastest of those before and after it.
+    struct Sums {
+        std::uint64_t there_ns = 0;
+        std::uint64_t back_ns = 0;
+        std::uint64_t least_before = unlimited;
+        std::uint64_t least_after = unlimited;
+    };
+
+    // A root that is no end of the path has two children, who share its caps; all others have one.
+    [[nodiscard]] std::uint64_t fill_with(const std::vector<Place>& path, std::size_t root, std::uint64_t q) const {
+        const std::size_t last = path.size() - 1;
+        const bool shares = overlay_.capped && root > 0 && root < last;
+        const std::uint64_t in = shares ? shared_hop_ns(overlay_.ingress[path[root].rank], q, 2) : 0;
+        const std::uint64_t out = shares ? shared_hop_ns(overlay_.egress[path[root].rank], q, 2) : 0;
+        std::uint64_t up = 0;
+        std::uint64_t down = 0;
+        std::uint64_t fastest = unlimited;
+        if (root > 0) {
+            const Sums& before = sums_[root - 1];
+            const Place& hop = path[root - 1];
+            const std::uint64_t rise = std::max(hop.there_ns, in);
+            const std::uint64_t fall = std::max(hop.back_ns, out);
+            up = before.there_ns + hop.delay_ns + rise;
+            down = before.back_ns + hop.delay_ns + fall;
+            fastest = std::min({before.least_before, rise, fall});
+        }
+        if (root < last) {
+            const Sums& after = sums_[root + 1];
+            const Place& hop = path[root];
+            const std::uint64_t rise = std::max(hop.back_ns, in);
+            const std::uint64_t fall = std::max(hop.there_ns, out);
+            up = std::max(up, sums_[last].back_ns - after.back_ns + hop.delay_ns + rise);
+            down = std::max(down, sums_[last].there_ns - after.there_ns + hop.delay_ns + fall);
+            fastest = std::min({fastest, after.least_after, rise, fall});
+        }
+        return up + down - fastest;
+    }
+
+    const Overlay& overlay_;
+    std::vector<Sums> sums_;  // per place
+};
+
+Tree hang_path(const std::vector<Place>& path, std::size_t root) {
+    Tree tree;
+    tree.root = path[root].rank;
+    tree.parent.assign(path.size(), nobody);
+    tree.link.assign(path.size(), nobody);
+    tree.order.reserve(path.size());
+    tree.parent[tree.root] = tree.root;
+    tree.order.push_back(tree.root);
+    const auto hang = [&](std::uint32_t rank, std::uint32_t parent, std::uint32_t link) {
+        tree.parent[rank] = parent;
+        tree.link[rank] = link;
+        tree.order.push_back(rank);
+    };
+    for (std::size_t i = root; i-- > 0;) hang(path[i].rank, path[i + 1].rank, path[i].link);
+    for (std::size_t i = root + 1; i < path.size(); ++i) hang(path[i].rank, path[i - 1].rank, path[i - 1].link);
+    return tree;
+}
+
 }  // namespace
 
 std::optional<std::vector<std::uint32_t>> find_cycle(const Overlay& overlay, std::uint64_t least_rate,
@@ -131,43 +242,15 @@ std::vector<std::vector<std::uint32_t>> all_cycles(const Overlay& overlay) {
     return cycles;
 }
 
-std::vector<Tree> paths_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle) {
-    const std::size_t n = cycle.size();
-    const std::vector<std::uint32_t> link = links_of(overlay, cycle);
-    std::vector<Tree> paths(n);
-    std::vector<std::uint64_t> far(n);
-    for (std::size_t cut = 0; cut < n; ++cut) {
-        if (overlay.capped && n <= most_members_to_try_all_roots) {
-            // A root has two children, which a capped member may be too slow for.
-            std::vector<std::uint32_t> rest = link;
-            rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(cut));
-            paths[cut] = root_tree(overlay, rest);
-            continue;
-        }
-        // The path starts at place cut + 1 and ends at place cut.
-        const auto at = [&](std::size_t i) { return (cut + 1 + i) % n; };
-        far[0] = 0;
-        for (std::size_t i = 1; i < n; ++i) far[i] = far[i - 1] + overlay.links[link[at(i - 1)]].round_ns;
-        std::size_t middle = 0;
-        const auto reach = [&](std::size_t i) { return std::max(far[i], far[n - 1] - far[i]); };
-        while (middle + 1 < n && reach(middle + 1) < reach(middle)) ++middle;
-        Tree& tree = paths[cut];
-        tree.root = cycle[at(middle)];
-        tree.parent.assign(n, nobody);
-        tree.link.assign(n, nobody);
-        tree.order.reserve(n);
-        tree.parent[tree.root] = tree.root;
-        tree.order.push_back(tree.root);
-        for (std::size_t i = middle; i-- > 0;) {
-            tree.parent[cycle[at(i)]] = cycle[at(i + 1)];
-            tree.link[cycle[at(i)]] = link[at(i)];
-            tree.order.push_back(cycle[at(i)]);
-        }
-        for (std::size_t i = middle + 1; i < n; ++i) {
-            tree.parent[cycle[at(i)]] = cycle[at(i - 1)];
-            tree.link[cycle[at(i)]] = link[at(i - 1)];
-            tree.order.push_back(cycle[at(i)]);
-        }
+std::vector<Tree> paths_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle, std::uint64_t q) {
+    std::vector<Place> path = places_of(overlay, cycle, q);
+    PathRooter rooter(overlay);
+    std::vector<Tree> paths;
+    paths.reserve(cycle.size());
+    for (std::size_t cut = 0; cut < cycle.size(); ++cut) {
+        // Starts after the link that it lacks, and ends before it.
+        std::rotate(path.begin(), path.begin() + 1, path.end());
+        paths.push_back(hang_path(path, rooter.root_of(path, q)));
     }
     return paths;
 }

@@ -24,8 +24,9 @@ namespace chaos::plan {
 // All cycles through all members, for overlays of few members.
 [[nodiscard]] std::vector<std::vector<std::uint32_t>> all_cycles(const Overlay& overlay);
 
-// The paths that a cycle leaves when one link is taken out, each rooted in its middle; path k lacks the link between
-// places k and k + 1.
-[[nodiscard]] std::vector<Tree> paths_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle);
+// The paths that a cycle leaves when one link is taken out, each rooted where it fills fastest with chunks of q bytes;
+// path k lacks the link between places k and k + 1.
+[[nodiscard]] std::vector<Tree> paths_of(const Overlay& overlay, const std::vector<std::uint32_t>& cycle,
+                                         std::uint64_t q);
 
 }  // namespace chaos::plan

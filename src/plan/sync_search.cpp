@@ -375,7 +375,9 @@ void SyncSearch::try_cycle(const std::vector<std::uint32_t>& cycle) {
     const std::vector<std::uint64_t> shares = ring_shares(request_.bytes, rates, load);
     // A path's ways up and down pass each of its links at least once.
     if (load + delays - largest_delay >= best_.ns) return;
-    const std::vector<Tree> paths = paths_of(overlay_, cycle);
+    // A path that carries less than a chunk is rooted for what it carries, if all carry the same.
+    const std::uint64_t part = ceil_div(request_.bytes, cycle.size());
+    const std::vector<Tree> paths = paths_of(overlay_, cycle, std::min(part, overlay_.chunk_bytes));
     std::vector<const Tree*> pointers;
     pointers.reserve(overlay_.size());
     for (const Tree& path : paths) pointers.push_back(&path);
