@@ -1,15 +1,10 @@
 #include "all_reduce.h"
 
+#include "gloo_rival.h"
 #include "peer.h"
 #include "processes.h"
 #include "report.h"
 #include "temporary_folder.h"
-
-#include <gloo/allreduce.h>
-#include <gloo/barrier.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
-#include <gloo/transport/tcp/device.h>
 
 #include <chrono>
 #include <filesystem>
@@ -26,36 +21,6 @@ using Clock = std::chrono::steady_clock;
 float summand(unsigned number, std::size_t i) {
     return static_cast<float>((i * 7919 + number * 104'729) % 65'536);
 }
-
-class Gloo {
-public:
-    Gloo(const fs::path& folder, unsigned number, unsigned count)
-        : context_(std::make_shared<gloo::rendezvous::Context>(static_cast<int>(number), static_cast<int>(count))) {
-        gloo::transport::tcp::attr loopback;
-        loopback.hostname = "localhost";
-        auto device = gloo::transport::tcp::CreateDevice(loopback);
-        gloo::rendezvous::FileStore store(folder.string());
-        context_->connectFullMesh(store, device);
-    }
-
-    void barrier() {
-        gloo::BarrierOptions options(context_);
-        gloo::barrier(options);
-    }
-
-    void all_reduce(std::vector<float>& input, std::vector<float>& output) {
-        gloo::AllreduceOptions options(context_);
-        options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-        options.setInput(input.data(), input.size());
-        options.setOutput(output.data(), output.size());
-        options.setReduceFunction(
-            [](void* sum, const void* a, const void* b, std::size_t size) { gloo::sum<float>(sum, a, b, size); });
-        gloo::allreduce(options);
-    }
-
-private:
-    std::shared_ptr<gloo::rendezvous::Context> context_;
-};
 
 void link_all(Peer& peer, Meeting& meeting, unsigned number, unsigned count) {
     meeting.tell_port(number, peer.listen("127.0.0.1:0"));
@@ -87,7 +52,7 @@ double seconds_of(const AllReduce& all_reduce, std::vector<std::vector<float>>& 
 
 std::vector<double> take_part(Meeting& meeting, const fs::path& folder, unsigned number, unsigned count,
                               std::size_t floats, bool tls, unsigned rounds, unsigned repeats) {
-    Gloo gloo(folder, number, count);
+    GlooRival gloo(folder.string(), static_cast<int>(number), static_cast<int>(count), "localhost");
     Peer peer(number, !tls, 1);
     link_all(peer, meeting, number, count);
     const plan::SyncShape shape = peer.plan(count, floats, collective::Encoding::fp32);
