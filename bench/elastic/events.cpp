@@ -147,6 +147,30 @@ private:
         return {};
     }
 
+    // When each of them had the first view after a time.
+    Result<std::map<std::string, double>> views_since(double begun, const std::vector<std::string>& witnesses) {
+        const Wanted younger = [begun](const json& line) {
+            return line.value("kind", "") == "view" && line.value("time", 0.0) >= begun;
+        };
+        std::map<std::string, double> times;
+        for (const std::string& name : witnesses) {
+            CHAOS_TRY(const Line view, cluster_.node(name).wait_for(younger, patience));
+            times[name] = view.time;
+        }
+        return times;
+    }
+    // They step together: whoever is waited for, the others come along.
+    Result<void> until_all_stepped(const std::vector<std::string>& witnesses) {
+        std::uint64_t newest = 0;
+        for (const std::string& name : witnesses) {
+            CHAOS_TRY(const json status, cluster_.node(name).status());
+            newest = std::max(newest, status.at("step").get<std::uint64_t>());
+        }
+        for (const std::string& name : witnesses)
+            CHAOS_CHECK(cluster_.node(name).wait_for(trained_step(newest + steps_after), patience));
+        return {};
+    }
+
     struct Before {
         double handling_us = 0.0;
         std::uint64_t epoch = 0;
@@ -160,21 +184,17 @@ private:
         }
         const double begun = now();
         CHAOS_CHECK(event());
+        std::map<std::string, double> in_force;
+        if (view_follows) {
+            CHAOS_TRY(in_force, views_since(begun, witnesses));
+        }
+        CHAOS_CHECK(until_all_stepped(witnesses));
         double round_trip_s = 0.0;
         double longest_s = 0.0;
         double usual_s = 0.0;
         for (const std::string& name : witnesses) {
             NodeProcess& node = cluster_.node(name);
-            const Wanted younger = [begun](const json& line) {
-                return line.value("kind", "") == "view" && line.value("time", 0.0) >= begun;
-            };
-            double in_force = begun;
-            if (view_follows) {
-                CHAOS_TRY(const Line view, node.wait_for(younger, patience));
-                in_force = view.time;
-            }
-            CHAOS_TRY(const json at, node.status());
-            CHAOS_CHECK(node.wait_for(trained_step(at.at("step").get<std::uint64_t>() + steps_after), patience));
+            const double changed = view_follows ? in_force[name] : begun;
             CHAOS_TRY(const json status, node.status());
             const std::uint64_t views = status.at("epoch").get<std::uint64_t>() - before[name].epoch;
             const double handling = status.at("handling_cpu_us").get<double>() - before[name].handling_us;
@@ -184,10 +204,10 @@ private:
                 round_trip_s = std::max(round_trip_s, connection.at("round_trip_us").get<double>() / 1e6);
             CHAOS_TRY(const std::vector<StepTime> steps, step_times(node.dir()));
             // Who is left has more to compute.
-            const double before_s = pace_between(steps, begun - 2.0, begun).step_s;
-            const double usual = std::max(before_s, pace_between(steps, in_force + 3.0 * before_s, now()).step_s);
+            const double before_s = pace_between(steps, begun - 1.0, begun).step_s;
+            const double usual = std::max(before_s, pace_between(steps, changed + 3.0 * before_s, now()).step_s);
             // Two steps: the one that the view came in, and the first one under it.
-            const Pace spanning = pace_between(steps, begun, in_force + 2.0 * usual);
+            const Pace spanning = pace_between(steps, begun, changed + 2.0 * usual);
             longest_s = std::max(longest_s, spanning.longest_s);
             usual_s = std::max(usual_s, usual);
         }
