@@ -60,21 +60,14 @@ bool Joiner::is_asked(std::uint32_t shard, std::uint64_t step) const {
 }
 
 void Joiner::ask_part(DonorState& donor, ShardSpan span, std::uint64_t step) {
-    const std::uint64_t bytes = shards_.in_result(span).count() * sizeof(float);
-    auto number = std::make_shared<std::uint64_t>(0);
-    *number = steps_.transfers().expect(donor.node, bytes, [this, number](const Transfers::Arrived& arrived) {
-        fetches_.at(*number).content = arrived;
-        complete(*number);
-    });
     Fetch fetch;
     fetch.donor = donor.node;
     fetch.span = span;
     fetch.step = step;
-    fetch.asked_at = Clock::now();
-    fetches_.emplace(*number, std::move(fetch));
+    const std::uint64_t transfer = expect(shards_.in_result(span).count() * sizeof(float), std::move(fetch));
     wire::Work message;
     wire::PartAsk& ask = *message.mutable_part_ask();
-    ask.set_transfer(*number);
+    ask.set_transfer(transfer);
     ask.set_step(step);
     ask.set_first(span.first);
     ask.set_count(span.count);

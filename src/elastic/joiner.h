@@ -159,6 +159,7 @@ private:
     [[nodiscard]] bool is_left_to_others(const DonorState& donor) const;
     [[nodiscard]] state::ShardSpan next_for(const DonorState& donor, std::uint32_t most) const;
     [[nodiscard]] state::ShardSpan duplicate_for(const DonorState& donor);
+    [[nodiscard]] std::uint64_t expect(std::uint64_t bytes, Fetch fetch);
     void ask_shards(DonorState& donor, state::ShardSpan span);
     void follow();
     void ask_part(DonorState& donor, state::ShardSpan span, std::uint64_t step);

@@ -135,18 +135,24 @@ ShardSpan Joiner::duplicate_for(const DonorState& donor) {
     return slowest->span;
 }
 
-void Joiner::ask_shards(DonorState& donor, ShardSpan span) {
-    const std::uint64_t bytes = shards_.floats(span) * sizeof(float);
+// The transfer by which it is to come.
+std::uint64_t Joiner::expect(std::uint64_t bytes, Fetch fetch) {
     auto number = std::make_shared<std::uint64_t>(0);
-    *number = steps_.transfers().expect(donor.node, bytes, [this, number](const Transfers::Arrived& arrived) {
+    *number = steps_.transfers().expect(fetch.donor, bytes, [this, number](const Transfers::Arrived& arrived) {
         fetches_.at(*number).content = arrived;
         complete(*number);
     });
+    fetch.asked_at = Clock::now();
+    fetches_.emplace(*number, std::move(fetch));
+    return *number;
+}
+
+void Joiner::ask_shards(DonorState& donor, ShardSpan span) {
+    const std::uint64_t bytes = shards_.floats(span) * sizeof(float);
     Fetch fetch;
     fetch.donor = donor.node;
     fetch.span = span;
-    fetch.asked_at = Clock::now();
-    fetches_.emplace(*number, std::move(fetch));
+    const std::uint64_t transfer = expect(bytes, std::move(fetch));
     if (donor.asked_bytes == 0) {
         donor.last_arrival = donor.window_begun = Clock::now();
         donor.window_bytes = 0;
@@ -156,7 +162,7 @@ void Joiner::ask_shards(DonorState& donor, ShardSpan span) {
         if (states_[i].stage == Shard::Stage::missing) states_[i].stage = Shard::Stage::asked;
     wire::Work message;
     wire::ShardAsk& ask = *message.mutable_shard_ask();
-    ask.set_transfer(*number);
+    ask.set_transfer(transfer);
     ask.set_first(span.first);
     ask.set_count(span.count);
     (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
