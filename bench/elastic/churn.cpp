@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t compared_steps = 100;
 constexpr unsigned nodes = 5;
-constexpr double slack_s = 4.0;  // steps are long, and processes that load LibTorch take the cores
+constexpr double scheduling_s = 3.0;  // processes that load LibTorch take the cores for so long
 
 struct Subject {
     std::string name;
@@ -36,12 +36,12 @@ std::vector<Subject> subjects() {
          .run =
              "[model]\nkind = \"llama\"\nwidth = 64\nlayers = 2\nheads = 4\ntied_head = true\n"
              "[data]\nfiles = \"texts.txt\"\ncontext = 64\n"
-             "[optimizer]\nlearning_rate = 3e-3\nclip_norm = 1.0\n[schedule]\nwarmup_steps = 20\n[train]\nbatch = 400" +
+             "[optimizer]\nlearning_rate = 1e-3\nclip_norm = 1.0\n[schedule]\nwarmup_steps = 20\n[train]\nbatch = 400" +
              train},
         {.name = "mlp",
          .run = "[model]\nkind = \"mlp\"\nhidden = [512, 512]\n"
                 "[data]\nkind = \"synthetic\"\nshape = [256]\nsamples = 20000\n"
-                "[optimizer]\nlearning_rate = 1e-3\n[train]\nbatch = 5000" +
+                "[optimizer]\nlearning_rate = 1e-3\n[schedule]\nwarmup_steps = 20\n[train]\nbatch = 5000" +
                 train}};
 }
 
@@ -125,7 +125,7 @@ Result<Table> measure_churn(bool quick, std::vector<Figure>& figures) {
         options.data = data;
         options.until_step = compared_steps;
         options.all_may_fall = false;
-        options.slack_s = slack_s;
+        options.scheduling_s = scheduling_s;
         fs::create_directories(options.folder);
         fs::copy(data / "texts.txt", options.folder / "texts.txt");
         Soak soak(options);
