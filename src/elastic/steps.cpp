@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace chaos::elastic {
 namespace {
 
-constexpr std::chrono::seconds transfer_patience{3};  // without a byte; then another holder is asked
+constexpr std::chrono::milliseconds second_hand_pause{20};  // until a neighbour may have it
+constexpr std::chrono::seconds transfer_patience{3};        // without a byte; then another holder is asked
 
 bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
@@ -289,16 +291,29 @@ void Steps::give_up_transfer() {
     (void)member_->links().send_work(taking_->holder, bytes_of(message));  // no link: nothing comes from there either
 }
 
+// Whoever there is no link with would only cost patience. Where that is so of all holders, neighbours take the result
+// from theirs, and pass it on.
+void Steps::choose_holder() {
+    Taking& taking = *taking_;
+    const net::Links& links = member_->links();
+    std::vector<NodeId> reachable;
+    std::ranges::copy_if(taking.holders, std::back_inserter(reachable),
+                         [&](NodeId node) { return links.linked(node); });
+    taking.second_hand = reachable.empty();
+    if (taking.second_hand) {
+        const ViewPtr view = member_->core().view();
+        std::ranges::copy_if(links.peers(), std::back_inserter(reachable),
+                             [&](NodeId node) { return view && view->is_active(node); });
+    }
+    if (reachable.empty()) reachable = taking.holders;
+    taking.holder = reachable[++taking.turn % reachable.size()];
+}
+
 void Steps::ask_next() {
     give_up_transfer();
+    choose_holder();
     Taking& taking = *taking_;
-    // Whoever there is no link with would only cost patience.
-    const std::size_t count = taking.holders.size();
-    const auto reachable = [&] { return member_->links().linked(taking.holders[taking.turn % count]); };
-    ++taking.turn;
-    for (std::size_t tried = 1; tried < count && !reachable(); ++tried) ++taking.turn;
-    const NodeId holder = taking.holders[taking.turn % count];
-    taking.holder = holder;
+    const NodeId holder = taking.holder;
     taking.progress = 0;
     taking.answered = taking.useless = false;
     taking.bytes.reset();
@@ -311,19 +326,19 @@ void Steps::ask_next() {
     message.mutable_result_ask()->set_step(taking.step);
     message.mutable_result_ask()->set_transfer(taking.transfer);
     (void)member_->links().send_work(holder, bytes_of(message));  // no link: the next one is asked soon
-    watch_transfer();
+    watch_transfer(transfer_patience);
 }
 
 // Another holder is asked when nothing comes any more.
-void Steps::watch_transfer() {
-    patience_.expires_after(transfer_patience);
+void Steps::watch_transfer(std::chrono::milliseconds patience) {
+    patience_.expires_after(patience);
     patience_.async_wait([this, alive = alive_, transfer = taking_->transfer](boost::system::error_code cancelled) {
         if (cancelled || !*alive || !taking_ || taking_->transfer != transfer) return;
         const std::uint64_t progress = transfers_.progress(transfer);
         const bool whole = taking_->answered && taking_->bytes;
         if (taking_->useless || (progress == taking_->progress && !whole)) return ask_next();
         taking_->progress = progress;
-        watch_transfer();
+        watch_transfer(transfer_patience);
     });
 }
 
@@ -349,12 +364,14 @@ void Steps::taken() {
 
 // The next one is asked when the patience ends.
 void Steps::refuse_taken() {
-    note_limited(cluster::brief(taking_->holder) + " has no result of step " + std::to_string(taking_->step) +
-                 " that fits here");
+    if (!taking_->second_hand)
+        note_limited(cluster::brief(taking_->holder) + " has no result of step " + std::to_string(taking_->step) +
+                     " that fits here");
     give_up_transfer();
     taking_->bytes.reset();
     taking_->answered = false;
     taking_->useless = true;
+    if (taking_->second_hand) watch_transfer(second_hand_pause);
 }
 
 void Steps::stop_giving(NodeId to) {

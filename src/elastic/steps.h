@@ -128,7 +128,8 @@ private:
         std::uint64_t step = 0;
         std::vector<NodeId> holders;
         std::size_t turn = 0;
-        NodeId holder;  // whose turn it is
+        NodeId holder;             // whose turn it is
+        bool second_hand = false;  // it takes the result itself first
         std::uint64_t transfer = 0;
         std::uint64_t progress = 0;
         bool answered = false;
@@ -151,8 +152,9 @@ private:
     void commit(Kept result);
     void stop_taking();
     void give_up_transfer();
+    void choose_holder();
     void ask_next();
-    void watch_transfer();
+    void watch_transfer(std::chrono::milliseconds patience);
     void taken();
     void refuse_taken();
     void stop_giving(NodeId to);

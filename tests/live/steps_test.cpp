@@ -86,6 +86,36 @@ TEST(Steps, GiveResultsToMembersOneAtATime) {
     founder.learner.waits = false;
 }
 
+TEST(Steps, TakeResultsFromNeighboursOfTheHolders) {
+    net::asio::io_context loop{1};
+    Hermit founder(loop);
+    Hermit newcomer(loop);
+    const Hermit holder(loop);  // whom the newcomer has no link with
+    founder.member.found(batch, false);
+    newcomer.member.join({founder.member.address()});
+    ASSERT_TRUE(founder.wait([&] { return newcomer.let_in; })) << founder.notes << newcomer.notes;
+    newcomer.member.tell(cluster::Synced{.applied = founder.applied, .root = {}});
+    const NodeId self = newcomer.member.id();
+    ASSERT_TRUE(founder.wait([&] { return newcomer.member.core().view()->is_active(self); })) << newcomer.notes;
+    const std::uint64_t first = newcomer.member.core().view()->find(self)->first_step;
+    newcomer.steps.begin_at(first, cluster::Name{static_cast<std::uint8_t>(first)}, [] {});
+    newcomer.member.tell(cluster::Applied{first - 1});
+    ASSERT_TRUE(founder.wait([&] { return newcomer.applied > first; })) << founder.notes << newcomer.notes;
+
+    founder.learner.waits = true;
+    ASSERT_TRUE(founder.wait([&] {
+        return founder.learner.waiting && founder.applied == founder.steps.committed() &&
+               newcomer.applied == founder.applied;
+    }));
+    const std::uint64_t step = founder.applied - 1;
+    newcomer.steps.stop_step();
+    newcomer.applied = 0;
+    newcomer.steps.begin_at(step, cluster::Name{static_cast<std::uint8_t>(step)}, [] {});
+    newcomer.steps.take_result(step, {holder.member.id()});
+    EXPECT_TRUE(founder.wait([&] { return newcomer.applied == step + 1; })) << newcomer.notes;
+    founder.learner.waits = false;
+}
+
 TEST(Steps, TakePlaceInEveryEncoding) {
     for (const auto encoding : {collective::Encoding::fp32, collective::Encoding::fp16, collective::Encoding::int8}) {
         net::asio::io_context loop{1};
