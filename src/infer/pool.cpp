@@ -1,0 +1,92 @@
+#include "infer/pool.h"
+
+#include "base/assert.h"
+
+#include <chrono>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace chaos::infer {
+namespace {
+
+void pause_briefly() {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// As long as the pieces of a token's work are apart. Longer, and a thread that spins keeps another from working where
+// cores are shared.
+constexpr std::chrono::microseconds spin_time{20};
+// Threads ask for a few chunks more than there are.
+constexpr std::size_t max_chunks = std::size_t{1} << 31;
+
+// Waits until the value is another one than `old`.
+void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+    const auto until = std::chrono::steady_clock::now() + spin_time;
+    do {
+        for (int i = 0; i < 32; ++i) {
+            if (value.load(std::memory_order_acquire) != old) return;
+            pause_briefly();
+        }
+    } while (std::chrono::steady_clock::now() < until);
+    value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+Pool::Pool(std::size_t threads) {
+    CHAOS_ASSERT(threads >= 1);
+    for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { serve(); });
+}
+
+Pool::~Pool() {
+    stopping_ = true;
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+}
+
+void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
+    if (workers_.empty() || chunks <= 1) {
+        for (std::size_t chunk = 0; chunk < chunks; ++chunk) call(work, chunk);
+        return;
+    }
+    CHAOS_ASSERT(chunks <= max_chunks);
+    // Nobody has a chunk of the round before, so nobody reads these.
+    call_ = call;
+    work_ = work;
+    done_.store(0, std::memory_order_relaxed);
+    tickets_.store(static_cast<std::uint64_t>(chunks) << 32, std::memory_order_release);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+    take_chunks();
+    for (std::uint32_t done = done_.load(std::memory_order_acquire); done != chunks;
+         done = done_.load(std::memory_order_acquire)) {
+        wait_while(done_, done);
+    }
+}
+
+void Pool::take_chunks() {
+    while (true) {
+        const std::uint64_t ticket = tickets_.fetch_add(1, std::memory_order_acq_rel);
+        const std::uint64_t chunks = ticket >> 32;
+        const std::uint64_t chunk = ticket & 0xffff'ffffU;
+        if (chunk >= chunks) return;
+        call_(work_, chunk);
+        if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) done_.notify_one();
+    }
+}
+
+void Pool::serve() {
+    for (std::uint32_t seen = 0; !stopping_; seen = round_.load(std::memory_order_acquire)) {
+        take_chunks();
+        wait_while(round_, seen);
+    }
+}
+
+}  // namespace chaos::infer

@@ -1,0 +1,39 @@
+#include "infer/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace chaos::infer {
+namespace {
+
+TEST(Pool, EveryChunkIsDoneOnceAndBeforeRunReturns) {
+    for (const std::size_t threads : {1U, 2U, 3U, 8U}) {
+        Pool pool(threads);
+        EXPECT_EQ(pool.threads(), threads);
+        std::vector<int> done;
+        for (std::size_t round = 0; round < 5000; ++round) {
+            const std::size_t chunks = round % 23;
+            done.assign(chunks, 0);
+            pool.run(chunks, [&](std::size_t chunk) { ++done[chunk]; });
+            ASSERT_EQ(done, std::vector<int>(chunks, 1)) << threads << " threads, round " << round;
+        }
+    }
+}
+
+TEST(Pool, SleepingThreadsWakeUp) {
+    Pool pool(2);
+    for (int round = 0; round < 20; ++round) {
+        // Two chunks that wait for each other need two threads.
+        std::atomic<int> here{0};
+        pool.run(2, [&](std::size_t) {
+            ++here;
+            while (here < 2) std::this_thread::yield();
+        });
+        // Long enough for the worker to fall asleep.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+}  // namespace
+}  // namespace chaos::infer
