@@ -17,7 +17,8 @@ void Activations::resize(std::size_t rows, std::size_t columns, Forms forms) {
     if (!forms.bytes) return;
     bytes_.resize(blocks * activation_columns);
     scales_.resize(blocks * block_scales);
-    sums_.resize(blocks * block_scales);
+    offsets4_.resize(blocks * block_scales);
+    offsets8_.resize(blocks * block_scales);
 }
 
 void Activations::set(std::size_t row, std::span<const float> values) {
@@ -29,10 +30,12 @@ void Activations::set(std::size_t row, std::span<const float> values) {
             std::ranges::copy(block, floats_.begin() + static_cast<std::ptrdiff_t>(index * activation_columns));
         if (!forms_.bytes) continue;
         for (std::size_t i = 0; i < block.size() / scale_columns; ++i) {
-            quantize_columns(block.data() + i * scale_columns,
-                             {.bytes = bytes_.data() + index * activation_columns + i * scale_columns,
-                              .scale = scales_.data() + index * block_scales + i,
-                              .sum = sums_.data() + index * block_scales + i});
+            const std::size_t at = index * block_scales + i;
+            const Quantized quantized =
+                quantize_columns(block.data() + i * scale_columns, bytes_.data() + at * scale_columns);
+            scales_[at] = quantized.scale;
+            offsets4_[at] = -8 * quantized.sum;
+            offsets8_[at] = -128 * quantized.sum;
         }
     }
 }

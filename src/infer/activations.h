@@ -50,9 +50,10 @@ public:
     [[nodiscard]] const float* scales(std::size_t block, std::size_t row) const {
         return scales_.data() + (block * rows_ + row) * block_scales;
     }
-    // The sums of 32 bytes each.
-    [[nodiscard]] const std::int32_t* sums(std::size_t block, std::size_t row) const {
-        return sums_.data() + (block * rows_ + row) * block_scales;
+    // Weights are stored as value + 8 in q4_0 and multiplied as value + 128 in q8_0: these, added to such sums of
+    // products, give the true ones. -8 or -128 times the sum of 32 bytes each.
+    [[nodiscard]] const std::int32_t* offsets(Format format, std::size_t block, std::size_t row) const {
+        return (format == Format::q4_0 ? offsets4_ : offsets8_).data() + (block * rows_ + row) * block_scales;
     }
 
 private:
@@ -62,7 +63,8 @@ private:
     std::vector<float> floats_;
     std::vector<std::int8_t> bytes_;
     std::vector<float> scales_;
-    std::vector<std::int32_t> sums_;
+    std::vector<std::int32_t> offsets4_;
+    std::vector<std::int32_t> offsets8_;
 };
 
 }  // namespace chaos::infer

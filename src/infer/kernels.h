@@ -25,11 +25,10 @@ struct PanelJob {
     std::size_t stride = 0;
 };
 
-// 32 columns, as Activations keeps them.
-struct QuantizedColumns {
-    std::int8_t* bytes = nullptr;
-    float* scale = nullptr;
-    std::int32_t* sum = nullptr;
+// Of 32 activations as bytes.
+struct Quantized {
+    float scale = 0.0F;
+    std::int32_t sum = 0;
 };
 
 struct AttentionJob {
@@ -43,7 +42,7 @@ struct AttentionJob {
 };
 
 void multiply_panels(const PanelJob& job);
-void quantize_columns(const float* values, const QuantizedColumns& to);
+Quantized quantize_columns(const float* values, std::int8_t* bytes);
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out);
 void silu_times(const float* gate, const float* up, std::size_t count, float* out);
 void softmax(float* values, std::size_t count);
@@ -55,7 +54,7 @@ void attend(const AttentionJob& job);
 namespace portable {
 
 void multiply_panels(const PanelJob& job);
-void quantize_columns(const float* values, const QuantizedColumns& to);
+Quantized quantize_columns(const float* values, std::int8_t* bytes);
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out);
 void silu_times(const float* gate, const float* up, std::size_t count, float* out);
 void softmax(float* values, std::size_t count);

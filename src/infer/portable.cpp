@@ -102,21 +102,23 @@ void multiply_panels(const PanelJob& job) {
     }
 }
 
-void quantize_columns(const float* values, const QuantizedColumns& to) {
+Quantized quantize_columns(const float* values, std::int8_t* bytes) {
     float greatest = 0.0F;
     bool finite = true;
     for (std::size_t i = 0; i < scale_columns; ++i) {
         finite = finite && std::isfinite(values[i]);
         greatest = std::max(greatest, std::fabs(values[i]));
     }
-    const bool something = finite && greatest >= 1e-30F;
-    const float factor = something ? 127.0F / greatest : 0.0F;
-    *to.scale = finite ? (something ? greatest / 127.0F : 0.0F) : std::numeric_limits<float>::quiet_NaN();
-    *to.sum = 0;
+    std::memset(bytes, 0, scale_columns);
+    if (!finite) return {.scale = std::numeric_limits<float>::quiet_NaN(), .sum = 0};
+    if (greatest < 1e-30F) return {};
+    const float factor = 127.0F / greatest;
+    std::int32_t sum = 0;
     for (std::size_t i = 0; i < scale_columns; ++i) {
-        to.bytes[i] = static_cast<std::int8_t>(something ? std::nearbyint(values[i] * factor) : 0.0F);
-        *to.sum += to.bytes[i];
+        bytes[i] = static_cast<std::int8_t>(std::nearbyint(values[i] * factor));
+        sum += bytes[i];
     }
+    return {.scale = greatest / 127.0F, .sum = sum};
 }
 
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out) {

@@ -2,16 +2,8 @@
 
 namespace chaos::infer {
 
-std::vector<std::int64_t> compiled_targets() {
-    return {};
-}
-
-void multiply_panels(const PanelJob& job) {
-    portable::multiply_panels(job);
-}
-
-void quantize_columns(const float* values, const QuantizedColumns& to) {
-    portable::quantize_columns(values, to);
+Quantized quantize_columns(const float* values, std::int8_t* bytes) {
+    return portable::quantize_columns(values, bytes);
 }
 
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out) {
