@@ -10,7 +10,7 @@
 namespace chaos::infer {
 namespace {
 
-// As many as a kernel reads at once from places far apart.
+// Some hundred kilobytes: many chunks for threads to take, each longer than what it costs to take one.
 constexpr std::size_t chunk_panels = 4;
 
 std::size_t chunks_of(const Matrix& matrix) {

@@ -32,56 +32,76 @@ using Bytes = hn::Repartition<std::uint8_t, Floats>;
 using Shorts = hn::Repartition<std::int16_t, Floats>;
 using FloatVector = hn::Vec<Floats>;
 using IntVector = hn::Vec<Ints>;
+using ShortVector = hn::Vec<Shorts>;
 using ByteVector = hn::Vec<Bytes>;
 
 constexpr std::size_t lanes = hn::MaxLanes(Floats());
 constexpr std::size_t panel_vectors = panel_rows / lanes;
 constexpr std::size_t panel_scale_bytes = panel_rows * 2;
 
-// How many panels a single row of activations goes through at once: memory answers best when asked at several places,
-// and sums that do not depend on each other hide the latency of an addition.
-constexpr std::size_t streams = 4;
+// Where sums of a block of columns belong: `rows` rows of weights from `row` on, for each of some rows of activations.
+struct Target {
+    bool first_block;
+    std::size_t token;
+    std::size_t tokens;
+    std::size_t row;
+    std::size_t rows;
+};
 
-// Adds a block's sum to the results of `lanes` rows.
-HWY_INLINE void finish_block(const PanelJob& job, bool first, std::size_t token, std::size_t row, FloatVector sum) {
+// Adds a block's sums, which lie token by token, to the results.
+HWY_NOINLINE void finish_block(const PanelJob& job, const Target& target, const float* sums) {
     const Floats floats;
-    const std::size_t at = token * job.stride + row;
-    if (row + lanes > job.matrix.rows) {
-        alignas(64) std::array<float, lanes> values{};
-        hn::Store(sum, floats, values.data());
-        for (std::size_t i = 0; row + i < job.matrix.rows; ++i) {
-            if (job.results != nullptr) {
-                job.results[at + i] = (first ? 0.0F : job.results[at + i]) + values[i];
-            } else {
-                job.sums[at + i] += to_fixed(values[i]);
-            }
-        }
-        return;
-    }
-    if (job.results != nullptr) {
-        float* to = job.results + at;
-        hn::StoreU(hn::Add(first ? hn::Zero(floats) : hn::LoadU(floats, to), sum), floats, to);
-        return;
-    }
-    const FloatVector limit = hn::Set(floats, fixed_limit);
-    const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
-    const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
     const hn::Repartition<double, Floats> doubles;
     const hn::RebindToSigned<decltype(doubles)> longs;
+    const FloatVector limit = hn::Set(floats, fixed_limit);
     const auto ones = hn::Set(doubles, 0x1.8p52);
-    const auto add = [&](auto half, std::int64_t* to) HWY_ATTR {
+    const auto add_fixed = [&](auto half, std::int64_t* to) HWY_ATTR {
         const auto scaled = hn::Add(hn::Mul(hn::PromoteTo(doubles, half), hn::Set(doubles, fixed_unit)), ones);
         const auto rounded = hn::Sub(hn::BitCast(longs, scaled), hn::BitCast(longs, ones));
         hn::StoreU(hn::Add(hn::LoadU(longs, to), rounded), longs, to);
     };
-    add(hn::LowerHalf(limited), job.sums + at);
-    add(hn::UpperHalf(hn::Half<Floats>(), limited), job.sums + at + lanes / 2);
+    const std::size_t rows = std::min(target.rows, job.matrix.rows - std::min(target.row, job.matrix.rows));
+    for (std::size_t token = 0; token < target.tokens; ++token, sums += target.rows) {
+        const std::size_t at = (target.token + token) * job.stride + target.row;
+        std::size_t i = 0;
+        for (; i + lanes <= rows; i += lanes) {
+            const FloatVector sum = hn::Load(floats, sums + i);
+            if (job.results != nullptr) {
+                float* to = job.results + at + i;
+                hn::StoreU(hn::Add(target.first_block ? hn::Zero(floats) : hn::LoadU(floats, to), sum), floats, to);
+            } else {
+                const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
+                const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
+                add_fixed(hn::LowerHalf(limited), job.sums + at + i);
+                add_fixed(hn::UpperHalf(hn::Half<Floats>(), limited), job.sums + at + i + lanes / 2);
+            }
+        }
+        for (; i < rows; ++i) {
+            if (job.results != nullptr) {
+                job.results[at + i] = (target.first_block ? 0.0F : job.results[at + i]) + sums[i];
+            } else {
+                job.sums[at + i] += to_fixed(sums[i]);
+            }
+        }
+    }
 }
 
-// 32 columns of `lanes` rows of a quantized panel: vectors that hold four columns of each row.
-struct Group {
-    ByteVector columns[scale_columns / 4];
-    FloatVector scales;
+// Sums of a block of columns, to be finished.
+template <std::size_t count>
+struct Sums {
+    FloatVector vectors[count];
+
+    HWY_INLINE Sums() {
+        HWY_UNROLL(32)
+        for (std::size_t i = 0; i < count; ++i) vectors[i] = hn::Zero(Floats());
+    }
+
+    HWY_INLINE void finish(const PanelJob& job, const Target& target) const {
+        alignas(64) std::array<float, count * lanes> values;
+        HWY_UNROLL(32)
+        for (std::size_t i = 0; i < count; ++i) hn::Store(vectors[i], Floats(), values.data() + i * lanes);
+        finish_block(job, target, values.data());
+    }
 };
 
 HWY_INLINE FloatVector load_f16(const std::byte* from) {
@@ -89,31 +109,24 @@ HWY_INLINE FloatVector load_f16(const std::byte* from) {
     return hn::PromoteTo(Floats(), hn::Load(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
+// The i-th four columns of `lanes` rows, of 32 columns of a quantized panel.
 template <Format format>
-HWY_INLINE Group load_group(const std::byte* group, std::size_t vector) {
+HWY_INLINE ByteVector load_columns(const std::byte* group, std::size_t vector, std::size_t i) {
     const Bytes bytes;
-    const hn::Repartition<std::uint16_t, Floats> shorts;
-    Group to;
-    to.scales = load_f16(group + vector * lanes * 2);
     const auto* from = reinterpret_cast<const std::uint8_t*>(group) + panel_scale_bytes + vector * lanes * 4;
     if constexpr (format == Format::q4_0) {
-        const ByteVector low = hn::Set(bytes, 0xf);
-        HWY_UNROLL(4)
-        for (std::size_t i = 0; i < 4; ++i) {
-            const ByteVector both = hn::Load(bytes, from + i * panel_rows * 4);
-            to.columns[2 * i] = hn::And(both, low);
-            to.columns[2 * i + 1] = hn::And(hn::BitCast(bytes, hn::ShiftRight<4>(hn::BitCast(shorts, both))), low);
-        }
+        const hn::Repartition<std::uint16_t, Floats> shorts;
+        const ByteVector both = hn::Load(bytes, from + i / 2 * panel_rows * 4);
+        const ByteVector shifted = i % 2 == 0 ? both : hn::BitCast(bytes, hn::ShiftRight<4>(hn::BitCast(shorts, both)));
+        return hn::And(shifted, hn::Set(bytes, 0xf));
     } else {
-        HWY_UNROLL(8)
-        for (std::size_t i = 0; i < 8; ++i) {
-            to.columns[i] = hn::Load(bytes, from + i * panel_rows * 4);
+        const ByteVector values = hn::Load(bytes, from + i * panel_rows * 4);
 #if HWY_TARGET == HWY_AVX3_DL
-            to.columns[i] = hn::Xor(to.columns[i], hn::Set(bytes, 0x80));  // as value + 128
+        return hn::Xor(values, hn::Set(bytes, 0x80));  // as value + 128
+#else
+        return values;
 #endif
-        }
     }
-    return to;
 }
 
 HWY_INLINE IntVector four_columns(const std::int8_t* activations) {
@@ -122,85 +135,107 @@ HWY_INLINE IntVector four_columns(const std::int8_t* activations) {
     return hn::Set(Ints(), four);
 }
 
-// The sums of products of 32 columns. Integers, so every way to add them gives the same.
-template <Format format>
-HWY_INLINE IntVector exact_sums(const Group& group, const std::int8_t* activations, const std::int32_t* offset) {
-    const Ints ints;
+// Sums of products of 32 columns. They are integers: every way to add them gives the same.
 #if HWY_TARGET == HWY_AVX3_DL
-    IntVector sums = hn::Set(ints, *offset);
-    HWY_UNROLL(8)
-    for (std::size_t i = 0; i < 8; ++i) {
+
+template <Format format>
+struct Exact {
+    IntVector sums;
+
+    HWY_INLINE void start(const std::int32_t* offset) { sums = hn::Set(Ints(), *offset); }
+    HWY_INLINE void add(ByteVector weights, IntVector activations) {
         // Highway 1.0.3 asks the machine for AVX512-VNNI but the compiler for AVX-VNNI, which is another one.
-        asm("vpdpbusd %2%{1to16%}, %1, %0"
-            : "+v"(sums.raw)
-            : "v"(group.columns[i].raw), "m"(*reinterpret_cast<const std::array<char, 4>*>(activations + 4 * i)));
+        asm("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(weights.raw), "v"(activations.raw));
     }
-    return sums;
+    [[nodiscard]] HWY_INLINE IntVector total(const std::int32_t*) const { return sums; }
+};
+
 #elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    const Shorts shorts;
-    const auto products = [](ByteVector weights, IntVector values) HWY_ATTR {
+
+// Pairs of products of unsigned and signed bytes.
+HWY_INLINE ShortVector pair_products(ByteVector x, IntVector y) {
 #if HWY_TARGET == HWY_AVX3
-        return hn::Vec<Shorts>{_mm512_maddubs_epi16(weights.raw, values.raw)};
+    return {_mm512_maddubs_epi16(x.raw, y.raw)};
 #else
-        return hn::Vec<Shorts>{_mm256_maddubs_epi16(weights.raw, values.raw)};
-#endif
-    };
-    const auto widened = [&](hn::Vec<Shorts> values) HWY_ATTR {
-#if HWY_TARGET == HWY_AVX3
-        return IntVector{_mm512_madd_epi16(values.raw, hn::Set(shorts, 1).raw)};
-#else
-        return IntVector{_mm256_madd_epi16(values.raw, hn::Set(shorts, 1).raw)};
-#endif
-    };
-    if constexpr (format == Format::q4_0) {
-        // 16 products of at most 15 * 127 fit into 16 bits.
-        hn::Vec<Shorts> sums = products(group.columns[0], four_columns(activations));
-        HWY_UNROLL(7)
-        for (std::size_t i = 1; i < 8; ++i)
-            sums = hn::Add(sums, products(group.columns[i], four_columns(activations + 4 * i)));
-        return hn::Add(widened(sums), hn::Set(ints, *offset));
-    } else {
-        // One factor must be without sign; two products of at most 128 * 127 fit into 16 bits.
-        const hn::RebindToSigned<Bytes> signed_bytes;
-        IntVector sums = hn::Zero(ints);
-        HWY_UNROLL(8)
-        for (std::size_t i = 0; i < 8; ++i) {
-            const auto weights = hn::BitCast(signed_bytes, group.columns[i]);
-            const auto values = hn::BitCast(signed_bytes, four_columns(activations + 4 * i));
-#if HWY_TARGET == HWY_AVX3
-            const auto turned = hn::IfThenElse(hn::Lt(weights, hn::Zero(signed_bytes)), hn::Neg(values), values);
-#else
-            const hn::VFromD<decltype(signed_bytes)> turned{_mm256_sign_epi8(values.raw, weights.raw)};
-#endif
-            sums = hn::Add(sums, widened(products(hn::BitCast(Bytes(), hn::Abs(weights)), hn::BitCast(ints, turned))));
-        }
-        return sums;
-    }
-#else
-    const hn::RebindToSigned<Bytes> signed_bytes;
-    const hn::Half<decltype(signed_bytes)> half;
-    const Shorts shorts;
-    // Four columns of a row are neighbours: pairs are added twice.
-    IntVector low = hn::Zero(ints);
-    IntVector high = hn::Zero(ints);
-    for (std::size_t i = 0; i < 8; ++i) {
-        const auto weights = hn::BitCast(signed_bytes, group.columns[i]);
-        const auto values = hn::BitCast(signed_bytes, four_columns(activations + 4 * i));
-        const auto products = [&](auto w, auto v)
-                                  HWY_ATTR { return hn::Mul(hn::PromoteTo(shorts, w), hn::PromoteTo(shorts, v)); };
-        const auto add_pairs = [&](auto both) HWY_ATTR {
-            const auto pairs = hn::BitCast(ints, both);
-            return hn::Add(hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs)), hn::ShiftRight<16>(pairs));
-        };
-        low = hn::Add(low, add_pairs(products(hn::LowerHalf(weights), hn::LowerHalf(values))));
-        high = hn::Add(high, add_pairs(products(hn::UpperHalf(half, weights), hn::UpperHalf(half, values))));
-    }
-    const auto evens = hn::ConcatEven(ints, high, low);
-    const auto odds = hn::ConcatOdd(ints, high, low);
-    const auto sums = hn::Add(evens, odds);
-    return format == Format::q4_0 ? hn::Add(sums, hn::Set(ints, *offset)) : sums;
+    return {_mm256_maddubs_epi16(x.raw, y.raw)};
 #endif
 }
+
+HWY_INLINE IntVector pair_sums(ShortVector values) {
+    const ShortVector ones = hn::Set(Shorts(), 1);
+#if HWY_TARGET == HWY_AVX3
+    return {_mm512_madd_epi16(values.raw, ones.raw)};
+#else
+    return {_mm256_madd_epi16(values.raw, ones.raw)};
+#endif
+}
+
+template <Format format>
+struct Exact {
+    IntVector sums;
+
+    HWY_INLINE void start(const std::int32_t*) { sums = hn::Zero(Ints()); }
+    HWY_INLINE void add(ByteVector weights, IntVector activations) {
+        // One factor must be without sign. Two products of at most 128 * 127 fit into 16 bits.
+        const hn::RebindToSigned<Bytes> bytes;
+        const auto signed_weights = hn::BitCast(bytes, weights);
+        const auto values = hn::BitCast(bytes, activations);
+#if HWY_TARGET == HWY_AVX3
+        const auto turned = hn::IfThenElse(hn::Lt(signed_weights, hn::Zero(bytes)), hn::Neg(values), values);
+#else
+        const hn::VFromD<decltype(bytes)> turned{_mm256_sign_epi8(values.raw, weights.raw)};
+#endif
+        const ByteVector magnitudes = hn::BitCast(Bytes(), hn::Abs(signed_weights));
+        sums = hn::Add(sums, pair_sums(pair_products(magnitudes, hn::BitCast(Ints(), turned))));
+    }
+    [[nodiscard]] HWY_INLINE IntVector total(const std::int32_t*) const { return sums; }
+};
+
+template <>
+struct Exact<Format::q4_0> {
+    ShortVector sums;  // of 16 products of at most 15 * 127
+
+    HWY_INLINE void start(const std::int32_t*) { sums = hn::Zero(Shorts()); }
+    HWY_INLINE void add(ByteVector weights, IntVector activations) {
+        sums = hn::Add(sums, pair_products(weights, activations));
+    }
+    [[nodiscard]] HWY_INLINE IntVector total(const std::int32_t* offset) const {
+        return hn::Add(pair_sums(sums), hn::Set(Ints(), *offset));
+    }
+};
+
+#else
+
+template <Format format>
+struct Exact {
+    IntVector low;  // four columns of a row are neighbours: pairs are added twice
+    IntVector high;
+
+    HWY_INLINE void start(const std::int32_t*) { low = high = hn::Zero(Ints()); }
+    HWY_INLINE void add(ByteVector weights, IntVector activations) {
+        const hn::RebindToSigned<Bytes> bytes;
+        const hn::Half<decltype(bytes)> half;
+        const auto signed_weights = hn::BitCast(bytes, weights);
+        const auto values = hn::BitCast(bytes, activations);
+        low = hn::Add(low, pair_sums(hn::LowerHalf(signed_weights), hn::LowerHalf(values)));
+        high = hn::Add(high, pair_sums(hn::UpperHalf(half, signed_weights), hn::UpperHalf(half, values)));
+    }
+    [[nodiscard]] HWY_INLINE IntVector total(const std::int32_t* offset) const {
+        const Ints ints;
+        const IntVector sums = hn::Add(hn::ConcatEven(ints, high, low), hn::ConcatOdd(ints, high, low));
+        return format == Format::q4_0 ? hn::Add(sums, hn::Set(ints, *offset)) : sums;
+    }
+
+private:
+    template <class Half>
+    static HWY_INLINE IntVector pair_sums(Half x, Half y) {
+        const Shorts shorts;
+        const IntVector pairs = hn::BitCast(Ints(), hn::Mul(hn::PromoteTo(shorts, x), hn::PromoteTo(shorts, y)));
+        return hn::Add(hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs)), hn::ShiftRight<16>(pairs));
+    }
+};
+
+#endif
 
 // Where a row's activations lie, in a block of 256 columns, from a column on.
 struct QuantizedAt {
@@ -217,81 +252,104 @@ struct QuantizedAt {
     }
 };
 
-// One row of activations through `count` panels at once.
-template <Format format, std::size_t count>
-HWY_NOINLINE void quantized_row(const PanelJob& job, std::size_t first_panel) {
+// One row of activations through one panel, in the order of memory: the machine foresees what comes next, and reads one
+// long run of bytes at least as fast as several.
+template <Format format>
+HWY_NOINLINE void quantized_row(const PanelJob& job, std::size_t panel) {
     const Floats floats;
     const Matrix& matrix = job.matrix;
     const std::size_t group_bytes = panel_bytes(format, scale_columns);
-    const std::size_t bytes = panel_bytes(format, matrix.columns);
-    const std::byte* group = matrix.packed + first_panel * bytes;
+    const std::byte* group = matrix.packed + panel * panel_bytes(format, matrix.columns);
     for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
         const std::size_t groups = std::min(job.block_columns, matrix.columns - first) / scale_columns;
         const QuantizedAt at = QuantizedAt::of<format>(*job.activations, 0, first);
-        FloatVector sums[count * panel_vectors];
-        HWY_UNROLL(16)
-        for (FloatVector& sum : sums) sum = hn::Zero(floats);
+        Sums<panel_vectors> sums;
         for (std::size_t i = 0; i < groups; ++i, group += group_bytes) {
             const FloatVector scale = hn::Set(floats, at.scales[i]);
-            HWY_UNROLL(16)
-            for (std::size_t j = 0; j < count * panel_vectors; ++j) {
-                const Group weights = load_group<format>(group + j / panel_vectors * bytes, j % panel_vectors);
-                const IntVector exact = exact_sums<format>(weights, at.bytes + i * scale_columns, at.offsets + i);
-                sums[j] = hn::MulAdd(hn::ConvertTo(floats, exact), hn::Mul(weights.scales, scale), sums[j]);
+            Exact<format> exact[panel_vectors];
+            HWY_UNROLL(8)
+            for (std::size_t j = 0; j < panel_vectors; ++j) exact[j].start(at.offsets + i);
+            HWY_UNROLL(8)
+            for (std::size_t k = 0; k < 8; ++k) {
+                const IntVector activations = four_columns(at.bytes + i * scale_columns + 4 * k);
+                HWY_UNROLL(8)
+                for (std::size_t j = 0; j < panel_vectors; ++j)
+                    exact[j].add(load_columns<format>(group, j, k), activations);
+            }
+            HWY_UNROLL(8)
+            for (std::size_t j = 0; j < panel_vectors; ++j) {
+                const FloatVector scales = hn::Mul(load_f16(group + j * lanes * 2), scale);
+                const FloatVector totals = hn::ConvertTo(floats, exact[j].total(at.offsets + i));
+                sums.vectors[j] = hn::MulAdd(totals, scales, sums.vectors[j]);
             }
         }
-        for (std::size_t j = 0; j < count * panel_vectors; ++j)
-            finish_block(job, first == 0, 0, first_panel * panel_rows + j * lanes, sums[j]);
+        sums.finish(job, {first == 0, 0, 1, panel * panel_rows, panel_rows});
     }
 }
 
-// `tokens` rows of activations through one panel: weights are unpacked once for all.
+// `tokens` rows of activations through one panel. Registers hold exact sums; those of the block lie in memory.
 template <Format format, std::size_t tokens>
 HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::size_t first_token) {
+    constexpr std::size_t vectors = 2;
     const Floats floats;
     const Matrix& matrix = job.matrix;
     const std::size_t group_bytes = panel_bytes(format, scale_columns);
-    for (std::size_t vector = 0; vector < panel_vectors; ++vector) {
+    alignas(64) std::array<float, tokens * vectors * lanes> sums;
+    for (std::size_t vector = 0; vector < panel_vectors; vector += vectors) {
         const std::byte* group = matrix.packed + panel * panel_bytes(format, matrix.columns);
         for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
             const std::size_t groups = std::min(job.block_columns, matrix.columns - first) / scale_columns;
             const QuantizedAt at = QuantizedAt::of<format>(*job.activations, first_token, first);
-            FloatVector sums[tokens];
-            HWY_UNROLL(16)
-            for (FloatVector& sum : sums) sum = hn::Zero(floats);
+            sums.fill(0.0F);
             for (std::size_t i = 0; i < groups; ++i, group += group_bytes) {
-                const Group weights = load_group<format>(group, vector);
-                HWY_UNROLL(16)
-                for (std::size_t token = 0; token < tokens; ++token) {
-                    const std::size_t scale = token * block_scales + i;
-                    const IntVector exact =
-                        exact_sums<format>(weights, at.bytes + scale * scale_columns, at.offsets + scale);
-                    sums[token] = hn::MulAdd(hn::ConvertTo(floats, exact),
-                                             hn::Mul(weights.scales, hn::Set(floats, at.scales[scale])), sums[token]);
+                Exact<format> exact[tokens * vectors];
+                HWY_UNROLL(24)
+                for (std::size_t j = 0; j < tokens * vectors; ++j)
+                    exact[j].start(at.offsets + j / vectors * block_scales + i);
+                HWY_UNROLL(8)
+                for (std::size_t k = 0; k < 8; ++k) {
+                    ByteVector weights[vectors];
+                    HWY_UNROLL(2)
+                    for (std::size_t j = 0; j < vectors; ++j) weights[j] = load_columns<format>(group, vector + j, k);
+                    HWY_UNROLL(12)
+                    for (std::size_t token = 0; token < tokens; ++token) {
+                        const std::int8_t* bytes = at.bytes + token * activation_columns + i * scale_columns;
+                        const IntVector activations = four_columns(bytes + 4 * k);
+                        HWY_UNROLL(2)
+                        for (std::size_t j = 0; j < vectors; ++j)
+                            exact[token * vectors + j].add(weights[j], activations);
+                    }
+                }
+                HWY_UNROLL(24)
+                for (std::size_t j = 0; j < tokens * vectors; ++j) {
+                    const std::size_t scale = j / vectors * block_scales + i;
+                    const FloatVector weight_scales = load_f16(group + (vector + j % vectors) * lanes * 2);
+                    const FloatVector scales = hn::Mul(weight_scales, hn::Set(floats, at.scales[scale]));
+                    float* sum = sums.data() + j * lanes;
+                    const FloatVector totals = hn::ConvertTo(floats, exact[j].total(at.offsets + scale));
+                    hn::Store(hn::MulAdd(totals, scales, hn::Load(floats, sum)), floats, sum);
                 }
             }
-            for (std::size_t token = 0; token < tokens; ++token)
-                finish_block(job, first == 0, first_token + token, panel * panel_rows + vector * lanes, sums[token]);
+            finish_block(job, {first == 0, first_token, tokens, panel * panel_rows + vector * lanes, vectors * lanes},
+                         sums.data());
         }
     }
 }
 
 template <Format format>
 void multiply_quantized(const PanelJob& job) {
-    std::size_t panel = job.first_panel;
-    if (job.activations->rows() == 1) {
-        for (; panel + streams <= job.last_panel; panel += streams) quantized_row<format, streams>(job, panel);
-        for (; panel < job.last_panel; ++panel) quantized_row<format, 1>(job, panel);
-        return;
-    }
-    for (; panel < job.last_panel; ++panel) {
+    for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
+        if (job.activations->rows() == 1) {
+            quantized_row<format>(job, panel);
+            continue;
+        }
         std::size_t token = 0;
         const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
             for (; token + tokens <= job.activations->rows(); token += tokens)
                 quantized_tile<format, tokens>(job, panel, token);
         };
-        take(std::integral_constant<std::size_t, 16>());
-        take(std::integral_constant<std::size_t, 8>());
+        if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 12>());
+        if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 8>());
         take(std::integral_constant<std::size_t, 4>());
         take(std::integral_constant<std::size_t, 2>());
         take(std::integral_constant<std::size_t, 1>());
@@ -313,30 +371,25 @@ HWY_INLINE FloatVector load_weights(const std::byte* from) {
     }
 }
 
-// One row of activations through `count` panels at once.
-template <Format format, std::size_t count>
-HWY_NOINLINE void float_row(const PanelJob& job, std::size_t first_panel) {
+// One row of activations through one panel.
+template <Format format>
+HWY_NOINLINE void float_row(const PanelJob& job, std::size_t panel) {
     const Floats floats;
     const Matrix& matrix = job.matrix;
-    const std::size_t bytes = panel_bytes(format, matrix.columns);
-    const std::byte* column = matrix.packed + first_panel * bytes;
+    const std::byte* column = matrix.packed + panel * panel_bytes(format, matrix.columns);
     for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
         const std::size_t columns = std::min(job.block_columns, matrix.columns - first);
         const float* values = job.activations->floats(first / activation_columns, 0) + first % activation_columns;
-        FloatVector sums[count * panel_vectors];
-        HWY_UNROLL(16)
-        for (FloatVector& sum : sums) sum = hn::Zero(floats);
+        Sums<panel_vectors> sums;
         for (std::size_t i = 0; i < columns; ++i, column += panel_rows * weight_bytes<format>) {
             const FloatVector value = hn::Set(floats, values[i]);
-            HWY_UNROLL(16)
-            for (std::size_t j = 0; j < count * panel_vectors; ++j) {
-                const std::byte* from =
-                    column + j / panel_vectors * bytes + j % panel_vectors * lanes * weight_bytes<format>;
-                sums[j] = hn::MulAdd(load_weights<format>(from), value, sums[j]);
+            HWY_UNROLL(8)
+            for (std::size_t j = 0; j < panel_vectors; ++j) {
+                const FloatVector weights = load_weights<format>(column + j * lanes * weight_bytes<format>);
+                sums.vectors[j] = hn::MulAdd(weights, value, sums.vectors[j]);
             }
         }
-        for (std::size_t j = 0; j < count * panel_vectors; ++j)
-            finish_block(job, first == 0, 0, first_panel * panel_rows + j * lanes, sums[j]);
+        sums.finish(job, {first == 0, 0, 1, panel * panel_rows, panel_rows});
     }
 }
 
@@ -358,9 +411,7 @@ HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::
     const float* values =
         job.activations->floats(block.first / activation_columns, first_token) + block.first % activation_columns;
     for (std::size_t vector = 0; vector < panel_vectors; vector += tile_vectors) {
-        FloatVector sums[tokens * tile_vectors];
-        HWY_UNROLL(32)
-        for (FloatVector& sum : sums) sum = hn::Zero(floats);
+        Sums<tokens * tile_vectors> sums;
         const float* weights = block.weights + vector * lanes;
         for (std::size_t i = 0; i < block.columns; ++i, weights += panel_rows) {
             FloatVector column[tile_vectors];
@@ -370,27 +421,26 @@ HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::
             for (std::size_t token = 0; token < tokens; ++token) {
                 const FloatVector value = hn::Set(floats, values[token * activation_columns + i]);
                 HWY_UNROLL(4)
-                for (std::size_t j = 0; j < tile_vectors; ++j)
-                    sums[token * tile_vectors + j] = hn::MulAdd(column[j], value, sums[token * tile_vectors + j]);
+                for (std::size_t j = 0; j < tile_vectors; ++j) {
+                    FloatVector& sum = sums.vectors[token * tile_vectors + j];
+                    sum = hn::MulAdd(column[j], value, sum);
+                }
             }
         }
-        for (std::size_t i = 0; i < tokens * tile_vectors; ++i)
-            finish_block(job, block.first == 0, first_token + i / tile_vectors,
-                         block.panel * panel_rows + (vector + i % tile_vectors) * lanes, sums[i]);
+        sums.finish(job, {block.first == 0, first_token, tokens, block.panel * panel_rows + vector * lanes,
+                          tile_vectors * lanes});
     }
 }
 
 template <Format format>
 void multiply_floats(const PanelJob& job) {
-    std::size_t panel = job.first_panel;
-    if (job.activations->rows() == 1) {
-        for (; panel + streams <= job.last_panel; panel += streams) float_row<format, streams>(job, panel);
-        for (; panel < job.last_panel; ++panel) float_row<format, 1>(job, panel);
-        return;
-    }
     alignas(64) std::array<float, activation_columns * panel_rows> converted;
     const Matrix& matrix = job.matrix;
-    for (; panel < job.last_panel; ++panel) {
+    for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
+        if (job.activations->rows() == 1) {
+            float_row<format>(job, panel);
+            continue;
+        }
         const std::byte* column = matrix.packed + panel * panel_bytes(format, matrix.columns);
         for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
             FloatBlock block{reinterpret_cast<const float*>(column), panel, first,
