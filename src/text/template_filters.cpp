@@ -436,6 +436,7 @@ Result<Value> unique(const Value& input, const Arguments& arguments, Budget& bud
     Values result;
     for (const Value& item : items) {
         CHAOS_TRY(const Value key, key_of(item, getter, flag_of(bound[0]), budget));
+        if (!is_hashable(key)) return misuse(key, "told from others so");
         bool is_new = true;
         for (const Value& old : seen) {
             CHAOS_TRY(const bool same, equal(key, old, budget));

@@ -186,8 +186,8 @@ constexpr Method<Mapping> mapping_methods[] = {
      [](const Mapping& mapping, const Arguments& arguments, Budget& budget) -> Result<Value> {
          CHAOS_TRY(const auto bound, bind<2>(arguments, {"", ""}));
          if (!bound[0]) return Error{"it needs a key"};
-         CHAOS_CHECK(budget.spend(1 + mapping.entries.size() / 8));
-         if (const Value* value = mapping.find(*bound[0])) return *value;
+         CHAOS_TRY(const Value* value, find_key(mapping, *bound[0], budget));
+         if (value != nullptr) return *value;
          return bound[1] ? *bound[1] : Value();
      }},
     {"items", view<true, true>},

@@ -107,8 +107,9 @@ private:
             if (name == "break") return Statement{line, BreakStatement{}};
             return Statement{line, ContinueStatement{}};
         }
-        return Error{"line " + std::to_string(line) + ": the tag '" + printable(name) +
-                     "' is not supported (or closes nothing)"};
+        const bool closes = name.starts_with("end") || name == "else" || name == "elif";
+        return Error{"line " + std::to_string(line) + ": the tag '" + printable(name) + "' " +
+                     (closes ? "closes nothing" : "is not supported")};
     }
 
     Result<Statement> parse_if(int line) {

@@ -26,13 +26,21 @@ utf8proc_category_t category_of(char32_t code) {
     return utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
+constexpr char32_t sharp_s = 0xDF;
+
 template <class Map>
-std::string mapped(std::string_view text, Map&& map) {
+std::string mapped(std::string_view text, Map&& map, bool second_is_upper = false) {
     std::string result;
     result.reserve(text.size());
     for (std::size_t at = 0; at < text.size();) {
         const Character character = character_at(text, at);
-        append_character(result, map(character.code));
+        const char32_t code = map(character.code);
+        // The one letter in common use whose upper case is two.
+        if (character.code == sharp_s && code != sharp_s) {
+            result += second_is_upper ? "SS" : "Ss";
+        } else {
+            append_character(result, code);
+        }
         at += character.bytes;
     }
     return result;
@@ -124,7 +132,7 @@ std::vector<std::string_view> split(std::string_view text, std::size_t max_split
     text = strip(text, Side::left);
     while (!text.empty()) {
         if (parts.size() == max_splits) {
-            parts.push_back(strip(text, Side::right));
+            parts.push_back(text);
             break;
         }
         std::size_t end = 0;
@@ -142,7 +150,7 @@ std::vector<std::string_view> split_from_end(std::string_view text, std::size_t 
     text = strip(text, Side::right);
     while (!text.empty()) {
         if (parts.size() == max_splits) {
-            parts.push_back(strip(text, Side::left));
+            parts.push_back(text);
             break;
         }
         std::size_t begin = text.size();
@@ -225,7 +233,7 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
 }
 
 std::string upper(std::string_view text) {
-    return mapped(text, upper_of);
+    return mapped(text, upper_of, true);
 }
 
 std::string lower(std::string_view text) {
@@ -249,11 +257,14 @@ std::string title(std::string_view text) {
 
 std::string title_words(std::string_view text) {
     bool begins = true;
-    return mapped(text, [&](char32_t code) {
-        const bool is_border =
-            code == U'-' || code == U'(' || code == U'{' || code == U'[' || code == U'<' || is_python_space(code);
-        return std::exchange(begins, is_border) ? upper_of(code) : lower_of(code);
-    });
+    return mapped(
+        text,
+        [&](char32_t code) {
+            const bool is_border =
+                code == U'-' || code == U'(' || code == U'{' || code == U'[' || code == U'<' || is_python_space(code);
+            return std::exchange(begins, is_border) ? upper_of(code) : lower_of(code);
+        },
+        true);
 }
 
 bool is_letter(char32_t code) {

@@ -321,6 +321,18 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
                  " have no order"};
 }
 
+bool is_hashable(const Value& value) {
+    const Sequence* sequence = value.as_sequence();
+    if (sequence == nullptr) return value.as_mapping() == nullptr;
+    return sequence->kind == Sequence::Kind::tuple && std::ranges::all_of(sequence->items, is_hashable);
+}
+
+Result<const Value*> find_key(const Mapping& mapping, const Value& key, Budget& budget) {
+    if (!is_hashable(key)) return misuse(key, "a key of a mapping");
+    CHAOS_CHECK(budget.spend(1 + mapping.entries.size() / 8));
+    return mapping.find(key);
+}
+
 Result<bool> contains(const Value& container, const Value& item, Budget& budget) {
     if (const std::string* text = container.as_text()) {
         const std::string* part = item.as_text();
@@ -329,8 +341,8 @@ Result<bool> contains(const Value& container, const Value& item, Budget& budget)
         return text->find(*part) != std::string::npos;
     }
     if (const Mapping* mapping = container.as_mapping()) {
-        CHAOS_CHECK(budget.spend(1 + mapping->entries.size() / 8));
-        return mapping->find(item) != nullptr;
+        CHAOS_TRY(const Value* found, find_key(*mapping, item, budget));
+        return found != nullptr;
     }
     CHAOS_TRY(const Values items, items_of(container, budget));
     for (const Value& member : items) {

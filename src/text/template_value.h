@@ -138,6 +138,10 @@ struct LoopState {
 [[nodiscard]] const std::int64_t* as_integer(const Value& value);
 [[nodiscard]] double as_double(const Value& number);
 [[nodiscard]] Result<bool> equal(const Value& a, const Value& b, Budget& budget);
+// Whether it may be a key: lists and mappings may not.
+[[nodiscard]] bool is_hashable(const Value& value);
+// Refused for what cannot be a key.
+[[nodiscard]] Result<const Value*> find_key(const Mapping& mapping, const Value& key, Budget& budget);
 // Numbers with numbers, strings with strings, sequences item by item; less than 0, 0 or more than 0.
 [[nodiscard]] Result<int> compare(const Value& a, const Value& b, Budget& budget);
 [[nodiscard]] Result<bool> contains(const Value& container, const Value& item, Budget& budget);

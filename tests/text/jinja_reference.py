@@ -7,6 +7,7 @@ Reads lines of JSON, {"template": TEXT, "variables": OBJECT}, and answers each w
 import datetime
 import json
 import sys
+import warnings
 
 import jinja2
 import jinja2.ext
@@ -53,6 +54,7 @@ def main():
     if sys.argv[1:] == ["--version"]:
         print(jinja2.__version__)
         return
+    warnings.simplefilter("ignore")  # Python's on the code that Jinja makes of odd templates
     rendering = environment()
     for line in sys.stdin:
         case = json.loads(line)
