@@ -127,6 +127,10 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
         const std::string_view what = problem.what();
         return Error{name + " is not valid JSON: " + std::string(what.substr(what.find("] ") + 2))};
     }
+    return from_document(document, name);
+}
+
+Result<Tokenizer> Tokenizer::from_document(const nlohmann::json& document, const std::string& name) {
     CHAOS_TRY(std::unique_ptr<const Parts> parts, Parts::parse(Field(document, name)));
     return Tokenizer(std::move(parts));
 }

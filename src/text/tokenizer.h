@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,8 @@ public:
     static Result<Tokenizer> read(const std::filesystem::path& path);
     // `name` stands for the file in errors.
     static Result<Tokenizer> parse(std::string_view json, const std::string& name);
+    // The same of a file that was read already.
+    static Result<Tokenizer> from_document(const nlohmann::json& document, const std::string& name);
 
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;
