@@ -87,23 +87,29 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
     return joined(tokens, separator_);
 }
 
+void Decoder::append_bytes(std::string& bytes, const std::string& token) {
+    const std::size_t start = bytes.size();
+    for (std::size_t at = 0; at < token.size();) {
+        const Character character = character_at(token, at);
+        const std::optional<std::uint8_t> byte = byte_of(character.code);
+        if (!byte) {
+            // A token that was added later may use any character; it stands for itself.
+            bytes.resize(start);
+            bytes += token;
+            return;
+        }
+        bytes.push_back(static_cast<char>(*byte));
+        at += character.bytes;
+    }
+}
+
+bool Decoder::is_byte(const std::string& token) {
+    return byte_of_token(token).has_value();
+}
+
 Decoder::Tokens Decoder::apply(const ByteLevel&, const Tokens& tokens) {
     std::string bytes;
-    for (const std::string& token : tokens) {
-        const std::size_t start = bytes.size();
-        for (std::size_t at = 0; at < token.size();) {
-            const Character character = character_at(token, at);
-            const std::optional<std::uint8_t> byte = byte_of(character.code);
-            if (!byte) {
-                // A token that was added later may use any character; it stands for itself.
-                bytes.resize(start);
-                bytes += token;
-                break;
-            }
-            bytes.push_back(static_cast<char>(*byte));
-            at += character.bytes;
-        }
-    }
+    for (const std::string& token : tokens) append_bytes(bytes, token);
     return {replace_invalid_utf8(bytes)};
 }
 

@@ -22,6 +22,7 @@ public:
     [[nodiscard]] std::string decode(std::vector<std::string> tokens) const;
 
 private:
+    friend class DecoderStream;
     using Tokens = std::vector<std::string>;
     struct ByteLevel {};
     struct Replace {
@@ -38,6 +39,10 @@ private:
     using Step = std::variant<ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace>;
 
     static Result<Step> parse_step(const Field& field);
+    // The bytes that a token of a byte-level vocabulary stands for.
+    static void append_bytes(std::string& bytes, const std::string& token);
+    // Whether a token stands for one byte, like "<0x0A>".
+    static bool is_byte(const std::string& token);
     static Tokens apply(const ByteLevel& step, const Tokens& tokens);
     static Tokens apply(const Replace& step, Tokens tokens);
     static Tokens apply(const ByteFallback& step, Tokens tokens);

@@ -159,13 +159,20 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) c
     std::vector<std::string> tokens;
     tokens.reserve(ids.size());
     for (const TokenId id : ids) {
-        if (const AddedToken* added = parts_->added.token_of(id)) {
-            if (!skip_special || !added->special) tokens.push_back(added->normal_form);
-        } else if (const std::string* token = parts_->model.vocabulary().token_of(id)) {
-            tokens.push_back(*token);
-        }
+        if (const std::string* spelling = spelling_of(id, skip_special)) tokens.push_back(*spelling);
     }
     return parts_->decoder.decode(std::move(tokens));
+}
+
+const std::string* Tokenizer::spelling_of(TokenId id, bool skip_special) const {
+    if (const AddedToken* added = parts_->added.token_of(id)) {
+        return skip_special && added->special ? nullptr : &added->normal_form;
+    }
+    return parts_->model.vocabulary().token_of(id);
+}
+
+const Decoder& Tokenizer::decoder() const {
+    return parts_->decoder;
 }
 
 std::int64_t Tokenizer::vocab_size() const {

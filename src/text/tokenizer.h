@@ -35,6 +35,8 @@ namespace chaos::text {
 
 using TokenId = std::int32_t;
 
+class Decoder;
+
 // What encode() takes at once. A larger text must be cut by the caller, who knows where a document ends.
 inline constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
 
@@ -56,6 +58,11 @@ public:
     [[nodiscard]] std::vector<TokenId> encode(std::string_view text, bool add_special = true) const;
     // The result is valid UTF-8. Ids that no token has are passed over. `skip_special`: leave special tokens out.
     [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+
+    // For StreamingDecoder: how a token is spelled before it is decoded, null for one that is left out; and what
+    // decodes.
+    [[nodiscard]] const std::string* spelling_of(TokenId id, bool skip_special) const;
+    [[nodiscard]] const Decoder& decoder() const;
 
     // One more than the largest id.
     [[nodiscard]] std::int64_t vocab_size() const;

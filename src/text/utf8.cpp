@@ -1,5 +1,6 @@
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -9,6 +10,7 @@ namespace {
 struct Stretch {
     std::size_t bytes;
     bool valid;
+    bool ends_early = false;  // the text ends before the character does
 };
 
 // The character at `offset`, or the bytes that one replacement character stands for.
@@ -33,7 +35,7 @@ Stretch stretch_at(std::string_view text, std::size_t offset) {
         return {1, false};
     }
     for (std::size_t index = 1; index < length; ++index) {
-        if (offset + index >= text.size()) return {index, false};
+        if (offset + index >= text.size()) return {index, false, true};
         const auto byte = static_cast<unsigned char>(text[offset + index]);
         if (byte < low || byte > high) return {index, false};
         low = 0x80;
@@ -81,6 +83,14 @@ std::size_t valid_utf8_bytes(std::string_view text) {
         offset += stretch.bytes;
     }
     return offset;
+}
+
+std::size_t unfinished_utf8_bytes(std::string_view text) {
+    for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(3, text.size()); ++bytes) {
+        const bool continues = (static_cast<unsigned char>(text[text.size() - bytes]) & 0xC0U) == 0x80;
+        if (!continues) return stretch_at(text, text.size() - bytes).ends_early ? bytes : 0;
+    }
+    return 0;
 }
 
 std::string replace_invalid_utf8(std::string_view text) {

@@ -35,6 +35,9 @@ void append_character(std::string& text, char32_t code);
 // How many bytes of `text` are valid UTF-8, counted from its start.
 [[nodiscard]] std::size_t valid_utf8_bytes(std::string_view text);
 
+// How many bytes at the end of `text` begin a character that more bytes may complete: 0 to 3.
+[[nodiscard]] std::size_t unfinished_utf8_bytes(std::string_view text);
+
 // `text` with U+FFFD for every longest stretch that begins a character but does not complete it, and for every other
 // byte that belongs to none: what Rust, Python and browsers do.
 [[nodiscard]] std::string replace_invalid_utf8(std::string_view text);
