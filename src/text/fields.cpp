@@ -72,6 +72,11 @@ Result<std::int64_t> Field::integer(std::int64_t min, std::int64_t max) const {
     return error("must be a whole number from " + std::to_string(min) + " to " + std::to_string(max));
 }
 
+Result<double> Field::number() const {
+    if (!value_->is_number()) return error("must be a number");
+    return value_->get<double>();
+}
+
 Result<bool> Field::flag() const {
     if (!value_->is_boolean()) return error("must be true or false");
     return value_->get<bool>();

@@ -32,6 +32,7 @@ public:
 
     [[nodiscard]] Result<std::string> text() const;
     [[nodiscard]] Result<std::int64_t> integer(std::int64_t min, std::int64_t max) const;
+    [[nodiscard]] Result<double> number() const;
     [[nodiscard]] Result<bool> flag() const;
     [[nodiscard]] Result<bool> flag_at(std::string_view key) const;
     [[nodiscard]] Result<bool> flag_at(std::string_view key, bool otherwise) const;

@@ -1,0 +1,122 @@
+#include "infer/config.h"
+
+#include "temporary_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace chaos::infer {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string config_of(const std::string& kind, const std::string& more = "") {
+    return R"({"model_type":")" + kind + R"(","vocab_size":10,"hidden_size":32,"num_hidden_layers":3,
+        "num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":16,"max_position_embeddings":512)" +
+           more + "}";
+}
+
+Result<Config> read(const std::string& config, const std::string& generation = "") {
+    const TemporaryFolder folder;
+    folder.write("config.json", config);
+    if (!generation.empty()) folder.write("generation_config.json", generation);
+    return read_config(folder.path());
+}
+
+std::string refusal(const std::string& config) {
+    const auto config_read = read(config);
+    return config_read ? "accepted" : config_read.error().message;
+}
+
+TEST(Config, KindsDifferInDetails) {
+    const auto llama = read(config_of("llama"));
+    ASSERT_TRUE(llama) << llama.error().message;
+    EXPECT_EQ(llama->head_width, 8);
+    EXPECT_EQ(llama->kv_width(), 16);
+    EXPECT_FALSE(llama->qkv_bias || llama->head_norm || llama->tied_head);
+    const auto biased = read(config_of("llama", R"(,"attention_bias":true,"mlp_bias":true)"));
+    EXPECT_TRUE(biased->qkv_bias && biased->output_bias && biased->ffn_bias);
+    const auto qwen2 = read(config_of("qwen2", R"(,"tie_word_embeddings":true)"));
+    EXPECT_TRUE(qwen2->qkv_bias && qwen2->tied_head);
+    EXPECT_FALSE(qwen2->output_bias);
+    const auto qwen3 = read(config_of("qwen3"));
+    EXPECT_TRUE(qwen3->head_norm);
+    EXPECT_FALSE(qwen3->qkv_bias);
+    EXPECT_EQ(qwen3->head_width, 128);
+}
+
+TEST(Config, RopeStandsInOldAndNewPlaces) {
+    EXPECT_EQ(read(config_of("llama"))->rope.theta, 10000.0);
+    EXPECT_EQ(read(config_of("llama", R"(,"rope_theta":5e5,"rope_scaling":null)"))->rope.theta, 5e5);
+    const auto old_linear =
+        read(config_of("llama", R"(,"rope_theta":20000,"rope_scaling":{"type":"linear","factor":4})"));
+    ASSERT_TRUE(old_linear) << old_linear.error().message;
+    EXPECT_EQ(old_linear->rope.linear_factor, 4.0);
+    EXPECT_EQ(old_linear->rope.theta, 20000.0);
+    const auto new_linear =
+        read(config_of("llama", R"(,"rope_parameters":{"rope_type":"linear","factor":2,"rope_theta":30000})"));
+    EXPECT_EQ(new_linear->rope.linear_factor, 2.0);
+    EXPECT_EQ(new_linear->rope.theta, 30000.0);
+    EXPECT_EQ(angle_steps(*new_linear)[0], 0.5F);
+}
+
+TEST(Config, Llama3StretchesSlowFrequenciesOnly) {
+    const auto config =
+        read(config_of("llama", R"(,"rope_parameters":{"rope_type":"llama3","factor":8,"rope_theta":10000,
+        "low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":256})"));
+    ASSERT_TRUE(config) << config.error().message;
+    const auto& divisors = config->rope.divisors;
+    ASSERT_EQ(divisors.size(), 4U);
+    EXPECT_EQ(divisors[0], 1.0F);
+    // Frequency 0.1: 4.07 turns in 256 positions. Frequency 0.01: 0.407 turns.
+    EXPECT_EQ(divisors[1], 1.0F);
+    EXPECT_EQ(divisors[2], 8.0F);
+    EXPECT_EQ(divisors[3], 8.0F);
+    const auto between = read(config_of("llama", R"(,"rope_scaling":{"rope_type":"llama3","factor":8,
+        "low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":128})"));
+    const double smooth = (128 * 0.1 / (2 * M_PI) - 1) / 3;
+    EXPECT_NEAR(between->rope.divisors[1], 1 / ((1 - smooth) / 8 + smooth), 1e-6);
+}
+
+TEST(Config, WindowsAreOfThoseLayersThatHaveThem) {
+    EXPECT_THAT(read(config_of("mistral", R"(,"sliding_window":128)"))->windows, ElementsAre(128, 128, 128));
+    EXPECT_THAT(read(config_of("mistral", R"(,"sliding_window":512)"))->windows, ElementsAre(0, 0, 0));
+    EXPECT_THAT(read(config_of("qwen2", R"(,"sliding_window":128,"use_sliding_window":false)"))->windows,
+                ElementsAre(0, 0, 0));
+    EXPECT_THAT(
+        read(config_of("qwen2", R"(,"sliding_window":128,"use_sliding_window":true,"max_window_layers":1)"))->windows,
+        ElementsAre(0, 128, 128));
+    EXPECT_THAT(read(config_of("qwen3", R"(,"sliding_window":128,"use_sliding_window":true,
+                    "layer_types":["full_attention","sliding_attention","full_attention"])"))
+                    ->windows,
+                ElementsAre(0, 128, 0));
+}
+
+TEST(Config, EndTokensComeFromBothFiles) {
+    const auto config = read(config_of("llama", R"(,"bos_token_id":1,"eos_token_id":2)"), R"({"eos_token_id":[2,3]})");
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->bos_token, 1);
+    EXPECT_THAT(config->eos_tokens, ElementsAre(2, 3));
+}
+
+TEST(Config, WhatIsNotSupportedIsRefusedByName) {
+    EXPECT_THAT(refusal(config_of("gemma")), HasSubstr("model_type 'gemma' is not supported"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"hidden_act":"gelu")")), HasSubstr("hidden_act is 'gelu'"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"rope_scaling":{"type":"yarn","factor":2})")),
+                HasSubstr("rope_scaling is 'yarn', which is not supported (only default, linear or llama3)"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"rope_parameters":{"full_attention":{}})")),
+                HasSubstr("full_attention"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"quantization_config":{})")), HasSubstr("quantization_config"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"partial_rotary_factor":0.5)")), HasSubstr("partial_rotary_factor"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"head_dim":7)")), HasSubstr("must be even"));
+    EXPECT_THAT(refusal(config_of("llama", R"(,"eos_token_id":10)")), HasSubstr("end token 10"));
+    EXPECT_THAT(refusal(R"({"model_type":"llama"})"), HasSubstr("has no 'vocab_size'"));
+    EXPECT_THAT(refusal("nonsense"), HasSubstr("is not a JSON object"));
+}
+
+}  // namespace
+}  // namespace chaos::infer
