@@ -109,6 +109,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     return *this;
 }
 
+void release_mapped(std::span<const std::byte> bytes) {
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page - 1) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page * page;
+    // Only advice: where it is not taken, the memory stays the system's to take back when it needs it.
+    if (begin < end) static_cast<void>(::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED));
+}
+
 Result<void> write_file_atomically(const std::filesystem::path& path,
                                    const std::function<Result<void>(const Sink&)>& fill) {
     const std::filesystem::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());

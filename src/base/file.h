@@ -33,6 +33,9 @@ private:
     std::size_t size_ = 0;
 };
 
+// Gives the memory of a part of a mapped file back to the system; what is in it is read again when it is needed.
+void release_mapped(std::span<const std::byte> bytes);
+
 using Sink = std::function<Result<void>(std::span<const std::byte>)>;
 
 // Calls `fill` with a sink into a temporary file beside `path`, then fsyncs it, renames it over `path` and

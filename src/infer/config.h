@@ -31,7 +31,9 @@ struct Config {
     std::int64_t kv_heads = 0;
     std::int64_t head_width = 0;
     std::int64_t ffn = 0;
-    std::int64_t max_context = 0;  // tokens, as the model was made for
+    // Tokens that the model was made for, but no more than its sliding window: within that, looking back a window and
+    // looking back to the beginning are the same.
+    std::int64_t max_context = 0;
     double norm_epsilon = 1e-6;
     Rope rope;
     bool tied_head = false;    // the head is the embedding
@@ -39,8 +41,6 @@ struct Config {
     bool qkv_bias = false;     // on queries, keys and values
     bool output_bias = false;  // on the attention's output
     bool ffn_bias = false;     // on gate, up and down
-    // For each layer, how many tokens attention looks back, the token itself included; 0: all.
-    std::vector<std::int64_t> windows;
     std::optional<std::int64_t> bos_token;
     std::vector<std::int64_t> eos_tokens;  // each of them ends a text
 

@@ -68,9 +68,6 @@ Result<void> refuse_unsupported(const Keys& keys, const Config& config) {
     if (values != config.head_width) return keys.unsupported("attention.value_length", "values narrower than keys");
     CHAOS_TRY(const auto turned, keys.whole("rope.dimension_count", run::max_head_width, config.head_width));
     if (turned != config.head_width) return keys.unsupported("rope.dimension_count", "RoPE on a part of a head");
-    constexpr std::int64_t none = std::int64_t{1} << 40;
-    CHAOS_TRY(const auto window, keys.whole("attention.sliding_window", none, none));
-    if (window < config.max_context) return keys.unsupported("attention.sliding_window", "a sliding window");
     return {};
 }
 
@@ -110,9 +107,10 @@ Result<Config> read_config(const Gguf& file) {
     CHAOS_TRY(config.ffn, keys.whole("feed_forward_length", run::max_ffn));
     CHAOS_TRY(config.max_context, keys.whole("context_length", std::int64_t{1} << 32));
     CHAOS_TRY(config.norm_epsilon, keys.real("attention.layer_norm_rms_epsilon"));
+    CHAOS_TRY(const auto window, keys.whole("attention.sliding_window", std::int64_t{1} << 40, config.max_context));
+    config.max_context = std::min(config.max_context, window);
     CHAOS_CHECK(refuse_unsupported(keys, config));
     CHAOS_TRY(config.rope, read_rope(file, keys, config.head_width));
-    config.windows.assign(static_cast<std::size_t>(config.layers), 0);
 
     const auto embedding = file.tensors().find("token_embd.weight");
     if (embedding == file.tensors().end() || embedding->second.extents.size() != 2)

@@ -106,37 +106,15 @@ Result<Rope> read_rope(const Field& fields, std::int64_t head_width) {
     return rope;
 }
 
-// Which layers look back only so far: all (Mistral), or those that say so (Qwen).
-Result<std::vector<std::int64_t>> read_windows(const Field& fields, const Config& config) {
-    std::vector<std::int64_t> windows(static_cast<std::size_t>(config.layers), 0);
-    CHAOS_TRY(std::int64_t window, whole(fields, "sliding_window", std::int64_t{1} << 40, std::int64_t{0}));
-    if (config.kind == "llama" || window == 0 || window >= config.max_context) return windows;
-    if (config.kind == "mistral") {
-        std::fill(windows.begin(), windows.end(), window);
-        return windows;
+// How many tokens the layer that looks back least can see: nothing where all see all.
+Result<std::optional<std::int64_t>> read_window(const Field& fields, const Config& config) {
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    CHAOS_TRY(const std::int64_t window, whole(fields, "sliding_window", most, most));
+    bool used = config.kind == "mistral";
+    if (config.kind == "qwen2" || config.kind == "qwen3") {
+        CHAOS_TRY(used, fields.flag_at("use_sliding_window", false));
     }
-    CHAOS_TRY(const bool used, fields.flag_at("use_sliding_window", false));
-    if (!used) return windows;
-    CHAOS_TRY(const auto types, fields.find("layer_types"));
-    if (types) {
-        CHAOS_TRY(const auto items, types->items());
-        if (items.size() != windows.size()) return types->error("must have an entry for each layer");
-        for (std::size_t i = 0; i < items.size(); ++i) {
-            CHAOS_TRY(const std::string type, items[i].text());
-            constexpr std::array<std::string_view, 2> supported = {"full_attention", "sliding_attention"};
-            if (std::find(supported.begin(), supported.end(), type) == supported.end())
-                return items[i].unsupported(type, supported);
-            if (type == "sliding_attention") windows[i] = window;
-        }
-        return windows;
-    }
-    CHAOS_TRY(const auto first, fields.find("max_window_layers"));
-    std::int64_t from = 28;
-    if (first) {
-        CHAOS_TRY(from, first->integer(0, std::int64_t{1} << 40));
-    }
-    for (std::int64_t layer = from; layer < config.layers; ++layer) windows[static_cast<std::size_t>(layer)] = window;
-    return windows;
+    return used && window < most ? std::optional(window) : std::nullopt;
 }
 
 Result<void> refuse_unsupported(const Field& fields) {
@@ -207,7 +185,8 @@ Result<Config> read_config(const std::filesystem::path& folder) {
     config.head_norm = config.kind == "qwen3";
     CHAOS_CHECK(read_biases(fields, config));
     CHAOS_TRY(config.rope, read_rope(fields, config.head_width));
-    CHAOS_TRY(config.windows, read_windows(fields, config));
+    CHAOS_TRY(const auto window, read_window(fields, config));
+    if (window) config.max_context = std::min(config.max_context, *window);
 
     CHAOS_TRY(const auto begin, tokens(fields, "bos_token_id"));
     if (!begin.empty()) config.bos_token = begin.front();

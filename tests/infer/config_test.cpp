@@ -82,18 +82,16 @@ TEST(Config, Llama3StretchesSlowFrequenciesOnly) {
     EXPECT_NEAR(between->rope.divisors[1], 1 / ((1 - smooth) / 8 + smooth), 1e-6);
 }
 
-TEST(Config, WindowsAreOfThoseLayersThatHaveThem) {
-    EXPECT_THAT(read(config_of("mistral", R"(,"sliding_window":128)"))->windows, ElementsAre(128, 128, 128));
-    EXPECT_THAT(read(config_of("mistral", R"(,"sliding_window":512)"))->windows, ElementsAre(0, 0, 0));
-    EXPECT_THAT(read(config_of("qwen2", R"(,"sliding_window":128,"use_sliding_window":false)"))->windows,
-                ElementsAre(0, 0, 0));
-    EXPECT_THAT(
-        read(config_of("qwen2", R"(,"sliding_window":128,"use_sliding_window":true,"max_window_layers":1)"))->windows,
-        ElementsAre(0, 128, 128));
-    EXPECT_THAT(read(config_of("qwen3", R"(,"sliding_window":128,"use_sliding_window":true,
-                    "layer_types":["full_attention","sliding_attention","full_attention"])"))
-                    ->windows,
-                ElementsAre(0, 128, 0));
+TEST(Config, TheContextEndsWhereASlidingWindowWouldMatter) {
+    const auto context = [](const std::string& kind, const std::string& more) {
+        return read(config_of(kind, more))->max_context;
+    };
+    EXPECT_EQ(context("mistral", R"(,"sliding_window":128)"), 128);
+    EXPECT_EQ(context("mistral", R"(,"sliding_window":4096)"), 512);
+    EXPECT_EQ(context("mistral", R"(,"sliding_window":null)"), 512);
+    EXPECT_EQ(context("llama", R"(,"sliding_window":128)"), 512);
+    EXPECT_EQ(context("qwen2", R"(,"sliding_window":128,"use_sliding_window":false)"), 512);
+    EXPECT_EQ(context("qwen2", R"(,"sliding_window":128,"use_sliding_window":true)"), 128);
 }
 
 TEST(Config, EndTokensComeFromBothFiles) {

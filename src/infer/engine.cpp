@@ -1,0 +1,208 @@
+#include "infer/engine.h"
+
+#include "infer/elementwise.h"
+#include "infer/rope.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace chaos::infer {
+namespace {
+
+// Columns that are summed as one before sums become integers: as many as stay together however the model is divided.
+std::size_t block_columns(std::int64_t unit) {
+    const auto columns = static_cast<std::size_t>(unit);
+    return columns % scale_columns == 0 ? block_columns_of(columns) : scale_columns;
+}
+
+Activations::Forms forms_of(std::initializer_list<const Linear*> readers) {
+    Activations::Forms forms;
+    for (const Linear* reader : readers) forms.add(reader->matrix.format);
+    return forms;
+}
+
+void add_bias(const Linear& linear, std::span<float> values) {
+    if (!linear.bias.empty()) add(linear.bias, values);
+}
+
+}  // namespace
+
+Engine::Engine(const Model& model, Pool& pool)
+    : model_(model),
+      config_(model.config()),
+      pool_(pool),
+      angle_steps_(angle_steps(config_)),
+      output_block_(block_columns(config_.heads / config_.kv_heads * config_.head_width)),
+      down_block_(block_columns(config_.ffn)) {}
+
+Result<std::span<const float>> Engine::forward(std::span<const Piece> pieces) {
+    CHAOS_CHECK(lay_out(pieces));
+    start();
+    for (std::size_t index = 0; index < model_.layers().size(); ++index) {
+        const LayerWeights& layer = model_.layers()[index];
+        attention(index, layer);
+        ffn(layer);
+    }
+    head();
+    return std::span<const float>(logits_);
+}
+
+Result<void> Engine::lay_out(std::span<const Piece> pieces) {
+    std::size_t tokens = 0;
+    for (const Piece& piece : pieces) {
+        CHAOS_ASSERT(piece.cache != nullptr && piece.logits <= piece.tokens.size());
+        tokens += piece.tokens.size();
+        if (piece.tokens.size() > piece.cache->capacity() - piece.cache->size())
+            return Error{"the context is full: it has room for " + std::to_string(piece.cache->capacity()) +
+                         " tokens, and " + std::to_string(piece.cache->size() + piece.tokens.size()) + " are needed"};
+        for (const TokenId token : piece.tokens)
+            if (token < 0 || token >= config_.vocab)
+                return Error{"there is no token " + std::to_string(token) + ": the model has " +
+                             std::to_string(config_.vocab)};
+    }
+    CHAOS_ASSERT(tokens > 0 && tokens <= max_tokens);
+    rows_.clear();
+    for (const Piece& piece : pieces) {
+        for (std::size_t i = 0; i < piece.tokens.size(); ++i)
+            rows_.push_back(
+                {piece.cache, piece.cache->size() + i, piece.tokens[i], i + piece.logits >= piece.tokens.size()});
+        piece.cache->grow(piece.tokens.size());
+    }
+    return {};
+}
+
+void Engine::start() {
+    const std::size_t rows = rows_.size();
+    const auto size = [&](std::int64_t width) { return rows * static_cast<std::size_t>(width); };
+    cosines_.resize(size(config_.head_width / 2));
+    sines_.resize(size(config_.head_width / 2));
+    hidden_.resize(size(config_.width));
+    queries_.resize(size(config_.query_width()));
+    attended_.resize(size(config_.query_width()));
+    keys_.resize(size(config_.kv_width()));
+    values_.resize(size(config_.kv_width()));
+    gates_.resize(size(config_.ffn));
+    ups_.resize(size(config_.ffn));
+    pool_.run(rows, [&](std::size_t row) {
+        model_.embed(rows_[row].token, row_of(hidden_, row, config_.width));
+        angles_of(rows_[row].position, angle_steps_, row_of(cosines_, row, config_.head_width / 2),
+                  row_of(sines_, row, config_.head_width / 2));
+    });
+}
+
+void Engine::normalize(std::span<const float> weights, Activations::Forms forms) {
+    activations_.resize(rows_.size(), static_cast<std::size_t>(config_.width), forms);
+    pool_.run(rows_.size(), [&](std::size_t row) {
+        thread_local std::vector<float> normalized;
+        normalized.resize(static_cast<std::size_t>(config_.width));
+        rms_norm(row_of(hidden_, row, config_.width), weights, static_cast<float>(config_.norm_epsilon), normalized);
+        activations_.set(row, normalized);
+    });
+}
+
+void Engine::attention(std::size_t index, const LayerWeights& layer) {
+    normalize(layer.attention_norm, forms_of({&layer.query, &layer.key, &layer.value}));
+    const auto queries = static_cast<std::size_t>(config_.query_width());
+    const auto keys = static_cast<std::size_t>(config_.kv_width());
+    const std::array products = {Product{layer.query.matrix, queries_.data(), queries},
+                                 Product{layer.key.matrix, keys_.data(), keys},
+                                 Product{layer.value.matrix, values_.data(), keys}};
+    multiply(pool_, activations_, products);
+    pool_.run(rows_.size(), [&](std::size_t row) { prepare_heads(index, layer, row); });
+    const auto kv_heads = static_cast<std::size_t>(config_.kv_heads);
+    pool_.run(rows_.size() * kv_heads,
+              [&](std::size_t chunk) { attend_row(index, chunk / kv_heads, chunk % kv_heads); });
+    activations_.resize(rows_.size(), queries, forms_of({&layer.output}));
+    pool_.run(rows_.size(),
+              [&](std::size_t row) { activations_.set(row, row_of(attended_, row, config_.query_width())); });
+    add_product(layer.output, output_block_);
+}
+
+// Biases, norms and RoPE of one token's queries and keys; its keys and values go into the cache.
+void Engine::prepare_heads(std::size_t index, const LayerWeights& layer, std::size_t row) {
+    const std::span<float> queries = row_of(queries_, row, config_.query_width());
+    const std::span<float> keys = row_of(keys_, row, config_.kv_width());
+    const std::span<float> values = row_of(values_, row, config_.kv_width());
+    add_bias(layer.query, queries);
+    add_bias(layer.key, keys);
+    add_bias(layer.value, values);
+    const std::span<float> cosines = row_of(cosines_, row, config_.head_width / 2);
+    const std::span<float> sines = row_of(sines_, row, config_.head_width / 2);
+    const auto width = static_cast<std::size_t>(config_.head_width);
+    const auto turn = [&](std::span<float> heads, const std::vector<float>& norm) {
+        for (std::size_t first = 0; first < heads.size(); first += width) {
+            const std::span<float> each = heads.subspan(first, width);
+            if (!norm.empty()) rms_norm(each, norm, static_cast<float>(config_.norm_epsilon), each);
+            rotate_head(each, cosines, sines);
+        }
+    };
+    turn(queries, layer.query_norm);
+    turn(keys, layer.key_norm);
+    const Row& token = rows_[row];
+    for (std::size_t head = 0; head < static_cast<std::size_t>(config_.kv_heads); ++head)
+        token.cache->store(index, head, token.position, keys.subspan(head * width, width),
+                           values.subspan(head * width, width));
+}
+
+void Engine::attend_row(std::size_t index, std::size_t row, std::size_t kv_head) {
+    thread_local std::vector<float> scores;
+    const Row& token = rows_[row];
+    const auto group = static_cast<std::size_t>(config_.query_width() / config_.kv_heads);
+    const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width));
+    token.cache->attend(index, kv_head, token.position + 1,
+                        row_of(queries_, row, config_.query_width()).subspan(kv_head * group, group), scale, scores,
+                        row_of(attended_, row, config_.query_width()).subspan(kv_head * group, group));
+}
+
+void Engine::ffn(const LayerWeights& layer) {
+    normalize(layer.ffn_norm, forms_of({&layer.gate, &layer.up}));
+    const auto width = static_cast<std::size_t>(config_.ffn);
+    const std::array products = {Product{layer.gate.matrix, gates_.data(), width},
+                                 Product{layer.up.matrix, ups_.data(), width}};
+    multiply(pool_, activations_, products);
+    activations_.resize(rows_.size(), width, forms_of({&layer.down}));
+    pool_.run(rows_.size(), [&](std::size_t row) {
+        const std::span<float> gates = row_of(gates_, row, config_.ffn);
+        const std::span<float> ups = row_of(ups_, row, config_.ffn);
+        add_bias(layer.gate, gates);
+        add_bias(layer.up, ups);
+        silu_times(gates, ups, gates);
+        activations_.set(row, gates);
+    });
+    add_product(layer.down, down_block_);
+}
+
+// What the activations give is added to the hidden state.
+void Engine::add_product(const Linear& linear, std::size_t block_columns) {
+    const auto width = static_cast<std::size_t>(config_.width);
+    sums_.assign(rows_.size() * width, 0);
+    const std::array products = {FixedProduct{linear.matrix, sums_.data(), width}};
+    multiply_fixed(pool_, activations_, block_columns, products);
+    pool_.run(rows_.size(), [&](std::size_t row) {
+        const std::span<float> hidden = row_of(hidden_, row, config_.width);
+        add_fixed(std::span(sums_).subspan(row * width, width), hidden);
+        add_bias(linear, hidden);
+    });
+}
+
+void Engine::head() {
+    std::vector<std::size_t> asked;
+    for (std::size_t row = 0; row < rows_.size(); ++row)
+        if (rows_[row].logits) asked.push_back(row);
+    const auto vocab = static_cast<std::size_t>(config_.vocab);
+    logits_.resize(asked.size() * vocab);
+    if (asked.empty()) return;
+    Activations::Forms forms;
+    forms.add(model_.head().format);
+    activations_.resize(asked.size(), static_cast<std::size_t>(config_.width), forms);
+    pool_.run(asked.size(), [&](std::size_t i) {
+        const std::span<float> hidden = row_of(hidden_, asked[i], config_.width);
+        rms_norm(hidden, model_.final_norm(), static_cast<float>(config_.norm_epsilon), hidden);
+        activations_.set(i, hidden);
+    });
+    const std::array products = {Product{model_.head(), logits_.data(), vocab}};
+    multiply(pool_, activations_, products);
+}
+
+}  // namespace chaos::infer

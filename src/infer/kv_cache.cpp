@@ -1,0 +1,70 @@
+#include "infer/kv_cache.h"
+
+#include "base/assert.h"
+#include "infer/attention.h"
+#include "infer/float_attention.h"
+
+#include <type_traits>
+
+namespace chaos::infer {
+namespace {
+
+// Of one KV head, keys first; whole groups of keys, so that both are aligned.
+std::size_t head_numbers(std::size_t capacity, std::size_t head_width) {
+    return 2 * key_halves(capacity, head_width);
+}
+
+}  // namespace
+
+std::uint64_t KvCache::bytes(const Config& config, std::size_t capacity, KvType type) {
+    return static_cast<std::uint64_t>(config.layers * config.kv_heads) *
+           head_numbers(capacity, static_cast<std::size_t>(config.head_width)) * (type == KvType::f16 ? 2 : 4);
+}
+
+Result<KvCache> KvCache::make(const Config& config, std::size_t capacity, KvType type) {
+    KvCache cache;
+    CHAOS_TRY(cache.memory_, HugePages::allocate(bytes(config, capacity, type)));
+    cache.type_ = type;
+    cache.capacity_ = capacity;
+    cache.kv_heads_ = static_cast<std::size_t>(config.kv_heads);
+    cache.head_width_ = static_cast<std::size_t>(config.head_width);
+    return cache;
+}
+
+void KvCache::grow(std::size_t tokens) {
+    CHAOS_ASSERT(tokens <= capacity_ - size_);
+    size_ += tokens;
+}
+
+void KvCache::cut(std::size_t size) {
+    CHAOS_ASSERT(size <= size_);
+    size_ = size;
+}
+
+void KvCache::store(std::size_t layer, std::size_t kv_head, std::size_t position, std::span<const float> key,
+                    std::span<const float> value) const {
+    CHAOS_ASSERT(position < size_);
+    if (type_ == KvType::f16)
+        store_key_value(head<KvHead>(layer, kv_head), position, key, value);
+    else
+        store_key_value(head<FloatKvHead>(layer, kv_head), position, key, value);
+}
+
+void KvCache::attend(std::size_t layer, std::size_t kv_head, std::size_t positions, std::span<const float> queries,
+                     float scale, std::vector<float>& scores, std::span<float> out) const {
+    CHAOS_ASSERT(positions <= size_);
+    if (type_ == KvType::f16)
+        infer::attend(head<KvHead>(layer, kv_head), positions, queries, scale, scores, out);
+    else
+        infer::attend(head<FloatKvHead>(layer, kv_head), positions, queries, scale, scores, out);
+}
+
+template <class Head>
+Head KvCache::head(std::size_t layer, std::size_t kv_head) const {
+    using Number = std::remove_pointer_t<decltype(Head::keys)>;
+    const std::size_t numbers = head_numbers(capacity_, head_width_);
+    auto* first = reinterpret_cast<Number*>(memory_.data()) + (layer * kv_heads_ + kv_head) * numbers;
+    return {first, first + numbers / 2, head_width_};
+}
+
+}  // namespace chaos::infer
