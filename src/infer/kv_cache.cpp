@@ -4,6 +4,7 @@
 #include "infer/attention.h"
 #include "infer/float_attention.h"
 
+#include <cstring>
 #include <type_traits>
 
 namespace chaos::infer {
@@ -39,6 +40,21 @@ void KvCache::grow(std::size_t tokens) {
 void KvCache::cut(std::size_t size) {
     CHAOS_ASSERT(size <= size_);
     size_ = size;
+}
+
+void KvCache::copy(const KvCache& from, std::size_t tokens) {
+    CHAOS_ASSERT(&from != this && from.capacity_ == capacity_ && from.type_ == type_ && tokens <= from.size_);
+    CHAOS_ASSERT(from.memory_.bytes().size() == memory_.bytes().size());
+    const std::size_t number = type_ == KvType::f16 ? 2 : 4;
+    const std::size_t half = head_numbers(capacity_, head_width_) / 2 * number;
+    // A last group of keys that is not full is copied whole: what is too much there is written before it is read.
+    const std::size_t keys = key_halves(tokens, head_width_) * number;
+    const std::size_t values = tokens * head_width_ * number;
+    for (std::size_t at = 0; at < memory_.bytes().size(); at += 2 * half) {
+        std::memcpy(memory_.data() + at, from.memory_.data() + at, keys);
+        std::memcpy(memory_.data() + at + half, from.memory_.data() + at + half, values);
+    }
+    size_ = tokens;
 }
 
 void KvCache::store(std::size_t layer, std::size_t kv_head, std::size_t position, std::span<const float> key,

@@ -30,6 +30,9 @@ public:
     // Forgets all but the first `size` tokens.
     void cut(std::size_t size);
 
+    // Takes the first tokens of another cache of the same kind in place of what is here.
+    void copy(const KvCache& from, std::size_t tokens);
+
     // One token's key and value of one KV head.
     void store(std::size_t layer, std::size_t kv_head, std::size_t position, std::span<const float> key,
                std::span<const float> value) const;

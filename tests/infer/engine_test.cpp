@@ -1,31 +1,24 @@
 #include "infer/engine.h"
 
-#include "base/file.h"
-#include "shared.h"
+#include "infer/models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace chaos::infer {
 namespace {
 
 using nlohmann::json;
-using Ids = std::vector<TokenId>;
+using test::expected;
+using test::gguf;
+using test::Ids;
 
-// A model of ../shared/models with everything to run it.
-struct Loaded {
-    explicit Loaded(const std::filesystem::path& path, std::size_t threads = 2) : pool(threads) {
-        auto file = ModelFile::open(path);
-        if (!file) throw std::runtime_error(file.error().message);
-        auto read = Model::load(std::move(*file), pool, {});
-        if (!read) throw std::runtime_error(read.error().message);
-        model.emplace(std::move(*read));
-        engine.emplace(*model, pool);
-    }
+struct Measured : test::Loaded {
+    using test::Loaded::Loaded;
+
     KvCache cache(std::size_t capacity = 512) const {
         return KvCache::make(model->config(), capacity, kv_type).value();
     }
@@ -69,20 +62,9 @@ struct Loaded {
     }
 
     KvType kv_type = KvType::f16;
-    Pool pool;
-    std::optional<Model> model;
-    std::optional<Engine> engine;
 };
 
-json expected(const std::string& model) {
-    return json::parse(read_file(test::shared("models") / model / "expected.json").value());
-}
-
-std::filesystem::path gguf(const std::string& name) {
-    return test::shared("models") / "gguf" / (name + ".gguf");
-}
-
-double worst_logit(Loaded& model, const json& wanted) {
+double worst_logit(Measured& model, const json& wanted) {
     double worst = 0.0;
     for (const json& each : wanted["cases"]) {
         const auto all = model.logits(each["ids"].get<Ids>());
@@ -93,7 +75,7 @@ double worst_logit(Loaded& model, const json& wanted) {
     return worst;
 }
 
-double mean_nll(Loaded& model, const json& wanted) {
+double mean_nll(Measured& model, const json& wanted) {
     double sum = model.mean_nll(wanted["long"]["ids"].get<Ids>());
     for (const json& each : wanted["cases"]) sum += model.mean_nll(each["ids"].get<Ids>());
     return sum / static_cast<double>(wanted["cases"].size() + 1);
@@ -102,7 +84,7 @@ double mean_nll(Loaded& model, const json& wanted) {
 TEST(Engine, AgreesWithTheReferenceImplementation) {
     CHAOS_NEED_SHARED("models");
     for (const char* name : {"llama2-tiny", "llama3-shakespeare", "qwen2-tiny", "qwen3-tiny"}) {
-        Loaded model(test::shared("models") / name);
+        Measured model(test::folder(name));
         model.kv_type = KvType::f32;
         const json wanted = expected(name);
         EXPECT_LT(worst_logit(model, wanted), 1e-4) << name;
@@ -119,7 +101,7 @@ TEST(Engine, AgreesWithTheReferenceImplementation) {
 TEST(Engine, ContinuesAsTheReferenceImplementationWithHalfTheCacheToo) {
     CHAOS_NEED_SHARED("models");
     for (const char* name : {"llama2-tiny", "llama3-shakespeare", "qwen2-tiny", "qwen3-tiny"}) {
-        Loaded model(test::shared("models") / name);
+        Measured model(test::folder(name));
         const json wanted = expected(name);
         EXPECT_LT(worst_logit(model, wanted), 0.01) << name;
         for (const json& each : wanted["cases"]) {
@@ -135,7 +117,7 @@ TEST(Engine, GgufFilesContinueAsTheModelsTheyWereMadeFrom) {
     for (const auto& [file, model_name] : {std::pair{"llama2-tiny-f32", "llama2-tiny"},
                                            {"llama3-shakespeare-f16", "llama3-shakespeare"},
                                            {"qwen3-tiny-f16", "qwen3-tiny"}}) {
-        Loaded model(gguf(file));
+        Measured model(gguf(file));
         for (const json& each : expected(model_name)["cases"]) {
             const auto ids = each["ids"].get<Ids>();
             const auto greedy = each["greedy_ids"].get<Ids>();
@@ -157,8 +139,8 @@ TEST(Engine, QuantizedFilesAreNearlyAsLikely) {
                              {"llama3-shakespeare-q4_k_m", "llama3-shakespeare", 0.25},
                              {"qwen3-tiny-q8_0", "qwen3-tiny", 0.02},
                              {"qwen3-tiny-q4_0", "qwen3-tiny", 0.25}}) {
-        Loaded whole(test::shared("models") / each.model);
-        Loaded quantized(gguf(each.file));
+        Measured whole(test::folder(each.model));
+        Measured quantized(gguf(each.file));
         const json wanted = expected(each.model);
         EXPECT_NEAR(mean_nll(quantized, wanted), mean_nll(whole, wanted), each.distance) << each.file;
     }
@@ -167,8 +149,8 @@ TEST(Engine, QuantizedFilesAreNearlyAsLikely) {
 TEST(Engine, BitsDoNotDependOnPiecesThreadsOrCompany) {
     CHAOS_NEED_SHARED("models");
     for (const char* name : {"qwen3-tiny-f16", "qwen3-tiny-q4_0", "llama2-tiny-q8_0"}) {
-        Loaded model(gguf(name));
-        Loaded alone(gguf(name), 1);
+        Measured model(gguf(name));
+        Measured alone(gguf(name), 1);
         const auto wanted = expected(std::string(name).substr(0, std::string(name).rfind('-')));
         const auto ids = wanted["long"]["ids"].get<Ids>();
         const auto all = model.logits(ids);
@@ -192,7 +174,7 @@ TEST(Engine, BitsDoNotDependOnPiecesThreadsOrCompany) {
 
 TEST(Engine, ACutCacheGoesOnAsIfNothingHadBeen) {
     CHAOS_NEED_SHARED("models");
-    Loaded model(gguf("qwen3-tiny-f16"));
+    Measured model(gguf("qwen3-tiny-f16"));
     const auto ids = expected("qwen3-tiny")["long"]["ids"].get<Ids>();
     const auto all = model.logits(Ids(ids.begin(), ids.begin() + 100));
     KvCache cache = model.cache();
@@ -206,7 +188,7 @@ TEST(Engine, ACutCacheGoesOnAsIfNothingHadBeen) {
 
 TEST(Engine, AFullContextIsAnErrorThatChangesNothing) {
     CHAOS_NEED_SHARED("models");
-    Loaded model(gguf("qwen3-tiny-q4_0"));
+    Measured model(gguf("qwen3-tiny-q4_0"));
     KvCache cache = model.cache(8);
     const Ids ids = {5, 6, 7, 8, 9};
     ASSERT_TRUE(model.engine->forward(std::array{Piece{&cache, ids, 1}}));
