@@ -1,0 +1,183 @@
+// What a GGUF file says of a model beside its weights, made from a Hugging Face folder.
+#include "base/file.h"
+#include "infer/model_text.h"
+#include "infer/quantize.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace chaos::infer {
+namespace {
+
+using nlohmann::json;
+
+// Numbers of llama.cpp's file types and token types.
+std::uint32_t file_type(StoredType type) {
+    switch (type) {
+        case StoredType::f16:
+            return 1;
+        case StoredType::q4_0:
+            return 2;
+        case StoredType::q8_0:
+            return 7;
+        default:
+            return 0;
+    }
+}
+constexpr std::int64_t normal_token = 1;
+constexpr std::int64_t control_token = 3;
+constexpr std::int64_t user_token = 4;
+constexpr std::int64_t unused_token = 5;
+constexpr std::int64_t byte_token = 6;
+// The score of what no merge makes.
+constexpr double no_score = -1e6;
+
+void add_architecture(const Config& config, GgufMetadata& metadata) {
+    const std::string kind = config.kind == "mistral" ? "llama" : config.kind;
+    metadata["general.architecture"] = GgufValue::of_text(kind);
+    const auto whole = [&](const char* key, std::int64_t value) {
+        metadata[kind + "." + key] = GgufValue::of_u32(static_cast<std::uint32_t>(value));
+    };
+    whole("block_count", config.layers);
+    whole("context_length", std::min<std::int64_t>(config.max_context, UINT32_MAX));
+    whole("embedding_length", config.width);
+    whole("feed_forward_length", config.ffn);
+    whole("attention.head_count", config.heads);
+    whole("attention.head_count_kv", config.kv_heads);
+    whole("attention.key_length", config.head_width);
+    whole("attention.value_length", config.head_width);
+    whole("rope.dimension_count", config.head_width);
+    whole("vocab_size", config.vocab);
+    metadata[kind + ".attention.layer_norm_rms_epsilon"] = GgufValue::of_f32(config.norm_epsilon);
+    metadata[kind + ".rope.freq_base"] = GgufValue::of_f32(config.rope.theta);
+    if (config.rope.linear_factor != 1.0) {
+        metadata[kind + ".rope.scaling.type"] = GgufValue::of_text("linear");
+        metadata[kind + ".rope.scaling.factor"] = GgufValue::of_f32(config.rope.linear_factor);
+    }
+}
+
+// llama.cpp knows pre-tokenizers by name: that of a model that splits words like this one.
+std::string pre_tokenizer_name(const json& tokenizer) {
+    const std::string text = tokenizer.value("pre_tokenizer", json()).dump();
+    const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+    if (has("\\\\p{N}{1,3}")) return "llama-bpe";
+    if (has("\\\\p{N}|")) return "qwen2";
+    if (has("ByteLevel") && has("\"use_regex\":true")) return "gpt-2";
+    return "default";
+}
+
+std::string text_of(const json& merge) {
+    if (merge.is_string()) return merge.get<std::string>();
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+        return merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+    return {};
+}
+
+// The tokenizer was read before, so the file has the shape it must have.
+void add_tokens(const json& tokenizer, const Config& config, bool byte_level, GgufMetadata& metadata) {
+    const auto size = static_cast<std::size_t>(config.vocab);
+    std::vector<std::string> tokens(size);
+    std::vector<std::int64_t> types(size, unused_token);
+    const auto put = [&](const std::string& token, std::int64_t id, std::int64_t type) {
+        if (id < 0 || id >= config.vocab) return;
+        tokens[static_cast<std::size_t>(id)] = token;
+        types[static_cast<std::size_t>(id)] = type;
+    };
+    const json& model = tokenizer["model"];
+    const bool byte_fallback = model.value("byte_fallback", false);
+    for (const auto& [token, id] : model["vocab"].items()) {
+        const bool byte = byte_fallback && token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
+        put(token, id.get<std::int64_t>(), byte ? byte_token : normal_token);
+    }
+    if (tokenizer.contains("added_tokens"))
+        for (const json& added : tokenizer["added_tokens"])
+            put(added["content"].get<std::string>(), added["id"].get<std::int64_t>(),
+                added.value("special", false) ? control_token : user_token);
+    for (std::size_t id = 0; id < size; ++id)
+        if (types[id] == unused_token) tokens[id] = "[PAD" + std::to_string(id) + "]";
+
+    std::vector<std::string> merges;
+    std::map<std::string, double> scores;  // earlier merges are better
+    for (const json& merge : model["merges"]) {
+        std::string text = text_of(merge);
+        const std::size_t space = text.find(' ');
+        if (space == std::string::npos) continue;
+        scores.emplace(text.substr(0, space) + text.substr(space + 1), -static_cast<double>(merges.size()));
+        merges.push_back(std::move(text));
+    }
+    if (!byte_level) {
+        std::vector<double> by_id(size, no_score);
+        for (std::size_t id = 0; id < size; ++id)
+            if (const auto found = scores.find(tokens[id]); found != scores.end()) by_id[id] = found->second;
+        metadata["tokenizer.ggml.scores"] = GgufValue::of_f32s(std::move(by_id));
+    }
+    metadata["tokenizer.ggml.tokens"] = GgufValue::of_texts(std::move(tokens));
+    metadata["tokenizer.ggml.token_type"] = GgufValue::of_i32s(std::move(types));
+    metadata["tokenizer.ggml.merges"] = GgufValue::of_texts(std::move(merges));
+}
+
+Result<void> add_tokenizer(const ModelFile& file, GgufMetadata& metadata) {
+    const auto path = file.path() / "tokenizer.json";
+    CHAOS_TRY(std::string content, read_file(path));
+    CHAOS_TRY(const auto tokenizer, text::Tokenizer::parse(content, path.string()));
+    const json parsed = json::parse(content, nullptr, false);
+    const bool byte_level = parsed.value("pre_tokenizer", json()).dump().find("ByteLevel") != std::string::npos;
+    metadata["tokenizer.ggml.model"] = GgufValue::of_text(byte_level ? "gpt2" : "llama");
+    metadata["tokenizer.ggml.pre"] = GgufValue::of_text(byte_level ? pre_tokenizer_name(parsed) : "default");
+    const Config& config = file.config();
+    add_tokens(parsed, config, byte_level, metadata);
+    const auto token = [&](const char* key, std::int64_t id) {
+        metadata[key] = GgufValue::of_u32(static_cast<std::uint32_t>(id));
+    };
+    if (config.bos_token) token("tokenizer.ggml.bos_token_id", *config.bos_token);
+    if (!config.eos_tokens.empty()) token("tokenizer.ggml.eos_token_id", config.eos_tokens[0]);
+    if (config.eos_tokens.size() > 1) token("tokenizer.ggml.eot_token_id", config.eos_tokens[1]);
+    if (const json unknown = parsed["model"].value("unk_token", json()); unknown.is_string())
+        if (const auto id = tokenizer.id_of(unknown.get<std::string>())) token("tokenizer.ggml.unknown_token_id", *id);
+    const auto added = tokenizer.encode("", true);
+    metadata["tokenizer.ggml.add_bos_token"] =
+        GgufValue::of_flag(config.bos_token && !added.empty() && added.front() == *config.bos_token);
+    metadata["tokenizer.huggingface.json"] = GgufValue::of_text(std::move(content));
+    return {};
+}
+
+Result<void> add_chat_template(const ModelFile& file, GgufMetadata& metadata) {
+    std::error_code error;
+    if (const auto path = file.path() / "chat_template.jinja"; std::filesystem::exists(path, error)) {
+        CHAOS_TRY(std::string source, read_file(path));
+        metadata["tokenizer.chat_template"] = GgufValue::of_text(std::move(source));
+        return {};
+    }
+    const auto path = file.path() / "tokenizer_config.json";
+    if (!std::filesystem::exists(path, error)) return {};
+    CHAOS_TRY(const std::string content, read_file(path));
+    const json config = json::parse(content, nullptr, false);
+    if (!config.is_object()) return Error{path.string() + " is not a JSON object"};
+    if (const json source = config.value("chat_template", json()); source.is_string())
+        metadata["tokenizer.chat_template"] = GgufValue::of_text(source.get<std::string>());
+    return {};
+}
+
+}  // namespace
+
+Result<GgufMetadata> gguf_metadata(const ModelFile& file, StoredType type) {
+    GgufMetadata metadata;
+    if (file.gguf() != nullptr) {
+        metadata = file.gguf()->metadata();
+        metadata.erase("general.alignment");
+    } else {
+        std::filesystem::path name = file.path().filename();
+        if (name.empty()) name = file.path().parent_path().filename();
+        metadata["general.type"] = GgufValue::of_text("model");
+        metadata["general.name"] = GgufValue::of_text(name.string());
+        add_architecture(file.config(), metadata);
+        CHAOS_CHECK(add_tokenizer(file, metadata));
+        CHAOS_CHECK(add_chat_template(file, metadata));
+    }
+    metadata["general.file_type"] = GgufValue::of_u32(file_type(type));
+    metadata["general.quantization_version"] = GgufValue::of_u32(2);
+    return metadata;
+}
+
+}  // namespace chaos::infer
