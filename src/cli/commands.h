@@ -4,6 +4,7 @@
 
 #include "base/result.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -150,5 +151,44 @@ struct ShowJournalOptions {
     bool json = false;
 };
 [[nodiscard]] Result<void> show_journal(const ShowJournalOptions& options);
+
+// Commands on a trained model: a Hugging Face folder or a GGUF file. `threads` 0: one per core. `kv`: how keys and
+// values are kept, "f16" or "f32".
+struct GenerateOptions {
+    std::filesystem::path model;
+    std::string prompt;
+    std::string ids;  // instead of the prompt
+    std::size_t max_tokens = 256;
+    double temperature = 0.0;
+    std::int64_t top_k = 0;
+    double top_p = 1.0;
+    double min_p = 0.0;
+    std::uint64_t seed = 0;
+    std::vector<std::string> stop;
+    bool ignore_eos = false;
+    bool no_speculation = false;
+    std::size_t threads = 0;
+    std::string kv = "f16";
+    bool json = false;
+};
+[[nodiscard]] Result<void> generate(const GenerateOptions& options);
+
+struct EvalOptions {
+    std::filesystem::path model;
+    std::string ids;
+    std::filesystem::path text_file;  // instead of ids
+    std::size_t context = 0;          // 0: the model's
+    std::size_t threads = 0;
+    std::string kv = "f32";
+    bool json = false;
+};
+[[nodiscard]] Result<void> evaluate(const EvalOptions& options);
+
+struct QuantizeOptions {
+    std::filesystem::path model;
+    std::filesystem::path target;
+    std::string type;  // q4_0, q8_0 or f16
+};
+[[nodiscard]] Result<void> quantize(const QuantizeOptions& options);
 
 }  // namespace chaos::cli

@@ -1,0 +1,115 @@
+#include "base/file.h"
+#include "cli/process.h"
+#include "shared.h"
+#include "temporary_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace chaos::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json expected(const std::filesystem::path& model) {
+    return json::parse(read_file(model / "expected.json").value());
+}
+
+Outcome generate(const std::filesystem::path& model, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"generate", model.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_chaos(arguments, model.parent_path());
+}
+
+TEST(Generate, ContinuesAsTheReferenceImplementationDoes) {
+    CHAOS_NEED_SHARED("models");
+    for (const char* name : {"llama2-tiny", "llama3-shakespeare", "qwen2-tiny", "qwen3-tiny"}) {
+        const auto model = shared("models") / name;
+        const json wanted = expected(model);
+        for (const json& each : wanted["cases"]) {
+            const Outcome outcome = generate(
+                model, {"--prompt", each["prompt"].get<std::string>(), "--max-tokens", "48", "--ignore-eos", "--json"});
+            ASSERT_EQ(outcome.code, 0) << outcome.err;
+            const json result = json::parse(outcome.out);
+            EXPECT_EQ(result["prompt_ids"], each["ids"]) << name;
+            json all = result["prompt_ids"];
+            for (const json& id : result["ids"]) all.push_back(id);
+            EXPECT_EQ(all, each["greedy_ids"]) << name;
+            EXPECT_THAT(each["greedy_text"].get<std::string>(), testing::EndsWith(result["text"].get<std::string>()));
+        }
+    }
+}
+
+TEST(Generate, ShowsTextOrNumbers) {
+    CHAOS_NEED_SHARED("models");
+    const auto model = shared("models") / "qwen3-tiny";
+    const json each = expected(model)["cases"][0];
+    const auto prompt = each["prompt"].get<std::string>();
+    const Outcome shown = generate(model, {"--prompt", prompt, "--max-tokens", "48", "--ignore-eos"});
+    EXPECT_EQ(prompt + shown.out, each["greedy_text"].get<std::string>() + "\n");
+    // llama.cpp's files without a tokenizer.json beside them are continued by numbers at least.
+    const Outcome numbers = generate(shared("models") / "gguf" / "qwen3-tiny-f16.gguf",
+                                     {"--ids", "477,707,27", "--max-tokens", "2", "--json"});
+    EXPECT_EQ(json::parse(numbers.out)["prompt_ids"], json({477, 707, 27}));
+    EXPECT_EQ(json::parse(numbers.out)["ids"].size(), 2U);
+}
+
+TEST(Generate, StopsWhereItIsTold) {
+    CHAOS_NEED_SHARED("models");
+    const auto model = shared("models") / "qwen3-tiny";
+    const std::string prompt = "KING RICHARD:\n";
+    const json all = json::parse(generate(model, {"--prompt", prompt, "--max-tokens", "48", "--json"}).out);
+    const auto text = all["text"].get<std::string>();
+    const std::string word = text.substr(text.size() / 2, 3);
+    const json cut =
+        json::parse(generate(model, {"--prompt", prompt, "--max-tokens", "48", "--stop", word, "--json"}).out);
+    EXPECT_EQ(cut["ending"], "stop");
+    EXPECT_EQ(cut["text"].get<std::string>(), text.substr(0, text.find(word)));
+    const json full =
+        json::parse(generate(model, {"--prompt", prompt, "--max-tokens", "600", "--ignore-eos", "--json"}).out);
+    EXPECT_EQ(full["ending"], "context");
+    EXPECT_EQ(full["prompt_ids"].size() + full["ids"].size(), 513U);
+}
+
+TEST(Generate, SeedsAndThreadsAndSpeculation) {
+    CHAOS_NEED_SHARED("models");
+    const auto model = shared("models") / "llama2-tiny";
+    const auto ids = [&](std::vector<std::string> more) {
+        const std::vector<std::string> always = {"--prompt", "The king is", "--max-tokens", "60",    "--temperature",
+                                                 "0.9",      "--top-k",     "50",           "--json"};
+        more.insert(more.end(), always.begin(), always.end());
+        const Outcome outcome = generate(model, more);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return json::parse(outcome.out)["ids"];
+    };
+    const json first = ids({"--seed", "1"});
+    EXPECT_EQ(first, ids({"--seed", "1", "--threads", "1", "--no-speculation"}));
+    EXPECT_NE(first, ids({"--seed", "2"}));
+}
+
+TEST(Generate, SaysWhatIsWrong) {
+    CHAOS_NEED_SHARED("models");
+    const auto model = shared("models") / "llama2-tiny";
+    const auto refusal = [&](const std::vector<std::string>& more) {
+        const Outcome outcome = generate(model, more);
+        EXPECT_EQ(outcome.code, 2);
+        EXPECT_EQ(outcome.out, "");
+        return outcome.err;
+    };
+    EXPECT_THAT(refusal({}), HasSubstr("--prompt or --ids"));
+    EXPECT_THAT(refusal({"--ids", "1,,2"}), HasSubstr("--ids takes numbers"));
+    EXPECT_THAT(refusal({"--ids", "1,99999"}), HasSubstr("there is no token 99999"));
+    EXPECT_THAT(refusal({"--prompt", "a", "--top-p", "2"}), HasSubstr("top-p must be"));
+    EXPECT_THAT(refusal({"--prompt", "a", "--kv", "q4"}), HasSubstr("--kv takes f16 or f32"));
+    std::string word;
+    for (int i = 0; i < 600; ++i) word += " word";
+    EXPECT_THAT(refusal({"--prompt", word}), HasSubstr("tokens, the model's context only 512"));
+    const TemporaryFolder folder;
+    EXPECT_THAT(generate(folder / "nothing", {"--prompt", "a"}).err, HasSubstr("does not exist"));
+}
+
+}  // namespace
+}  // namespace chaos::test
