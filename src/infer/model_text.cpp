@@ -1,15 +1,97 @@
 #include "infer/model_text.h"
 
+#include "text/gguf_vocabulary.h"
+
+#include <limits>
+
 namespace chaos::infer {
+namespace {
+
+// Reads the keys tokenizer.ggml.*.
+class Keys {
+public:
+    explicit Keys(const Gguf& file) : file_(file) {}
+
+    Result<std::string> text(const std::string& key) const {
+        CHAOS_TRY(const auto found, file_.text(prefix + key));
+        return found.value_or("");
+    }
+    Result<std::optional<text::TokenId>> token(const std::string& key) const {
+        CHAOS_TRY(const auto found, file_.whole(prefix + key));
+        if (!found) return std::optional<text::TokenId>();
+        CHAOS_TRY(const auto id, narrow(key, *found));
+        return std::optional(id);
+    }
+    Result<std::optional<bool>> flag(const std::string& key) const {
+        CHAOS_TRY(const auto found, file_.whole(prefix + key));
+        return found ? std::optional(*found != 0) : std::nullopt;
+    }
+    Result<std::vector<std::string>> texts(const std::string& key) const {
+        CHAOS_TRY(const auto* found, list<std::string>(key, "texts"));
+        return found != nullptr ? *found : std::vector<std::string>();
+    }
+    Result<std::vector<float>> reals(const std::string& key) const {
+        CHAOS_TRY(const auto* found, list<double>(key, "real numbers"));
+        return found != nullptr ? std::vector<float>(found->begin(), found->end()) : std::vector<float>();
+    }
+    Result<std::vector<std::int32_t>> wholes(const std::string& key) const {
+        CHAOS_TRY(const auto* found, list<std::int64_t>(key, "whole numbers"));
+        std::vector<std::int32_t> values;
+        if (found == nullptr) return values;
+        for (const std::int64_t each : *found) {
+            CHAOS_TRY(const auto value, narrow(key, each));
+            values.push_back(value);
+        }
+        return values;
+    }
+
+private:
+    static inline const std::string prefix = "tokenizer.ggml.";
+
+    Result<std::int32_t> narrow(const std::string& key, std::int64_t value) const {
+        if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
+            return Error{file_.name() + ": metadata " + prefix + key + " is out of range"};
+        return static_cast<std::int32_t>(value);
+    }
+    // Null where there is none.
+    template <class T>
+    Result<const std::vector<T>*> list(const std::string& key, const char* what) const {
+        const auto found = file_.metadata().find(prefix + key);
+        if (found == file_.metadata().end()) return static_cast<const std::vector<T>*>(nullptr);
+        const auto* values = std::get_if<std::vector<T>>(&found->second.content);
+        if (values == nullptr) return Error{file_.name() + ": metadata " + prefix + key + " is no list of " + what};
+        return values;
+    }
+
+    const Gguf& file_;
+};
+
+Result<text::GgufVocabulary> vocabulary_of(const Gguf& file) {
+    const Keys keys(file);
+    text::GgufVocabulary vocabulary;
+    CHAOS_TRY(vocabulary.model, keys.text("model"));
+    CHAOS_TRY(vocabulary.pre, keys.text("pre"));
+    CHAOS_TRY(vocabulary.tokens, keys.texts("tokens"));
+    CHAOS_TRY(vocabulary.merges, keys.texts("merges"));
+    CHAOS_TRY(vocabulary.scores, keys.reals("scores"));
+    CHAOS_TRY(vocabulary.token_types, keys.wholes("token_type"));
+    CHAOS_TRY(vocabulary.bos_token_id, keys.token("bos_token_id"));
+    CHAOS_TRY(vocabulary.eos_token_id, keys.token("eos_token_id"));
+    CHAOS_TRY(vocabulary.unknown_token_id, keys.token("unknown_token_id"));
+    CHAOS_TRY(vocabulary.add_bos_token, keys.flag("add_bos_token"));
+    CHAOS_TRY(vocabulary.add_eos_token, keys.flag("add_eos_token"));
+    CHAOS_TRY(vocabulary.add_space_prefix, keys.flag("add_space_prefix"));
+    return vocabulary;
+}
+
+}  // namespace
 
 Result<text::Tokenizer> tokenizer_of(const ModelFile& file) {
     if (file.gguf() == nullptr) return text::Tokenizer::read(file.path() / "tokenizer.json");
     CHAOS_TRY(const auto whole, file.gguf()->text("tokenizer.huggingface.json"));
     if (whole) return text::Tokenizer::parse(*whole, file.path().string() + ": tokenizer.huggingface.json");
-    const auto beside = file.path().parent_path() / "tokenizer.json";
-    if (std::filesystem::exists(beside)) return text::Tokenizer::read(beside);
-    return Error{file.path().string() + " has no tokenizer.huggingface.json in its metadata, and there is no " +
-                 beside.string()};
+    CHAOS_TRY(const auto vocabulary, vocabulary_of(*file.gguf()));
+    return text::make_tokenizer(vocabulary, file.path().string());
 }
 
 }  // namespace chaos::infer

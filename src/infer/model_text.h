@@ -1,5 +1,6 @@
-// A model's tokenizer, wherever its files have it: tokenizer.json in a Hugging Face folder or beside a GGUF file, or
-// the metadata tokenizer.huggingface.json, which holds the whole of such a file.
+// A model's tokenizer, wherever its files have it. A Hugging Face folder has a tokenizer.json. In a GGUF file the whole
+// of one may stand as tokenizer.huggingface.json; else what the keys tokenizer.ggml.* say makes one
+// (text/gguf_vocabulary.h).
 #pragma once
 
 #include "base/result.h"

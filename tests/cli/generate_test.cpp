@@ -43,16 +43,17 @@ TEST(Generate, ContinuesAsTheReferenceImplementationDoes) {
     }
 }
 
-TEST(Generate, ShowsTextOrNumbers) {
+TEST(Generate, TakesTextOrNumbers) {
     CHAOS_NEED_SHARED("models");
     const auto model = shared("models") / "qwen3-tiny";
     const json each = expected(model)["cases"][0];
     const auto prompt = each["prompt"].get<std::string>();
     const Outcome shown = generate(model, {"--prompt", prompt, "--max-tokens", "48", "--ignore-eos"});
     EXPECT_EQ(prompt + shown.out, each["greedy_text"].get<std::string>() + "\n");
-    // llama.cpp's files without a tokenizer.json beside them are continued by numbers at least.
-    const Outcome numbers = generate(shared("models") / "gguf" / "qwen3-tiny-f16.gguf",
-                                     {"--ids", "477,707,27", "--max-tokens", "2", "--json"});
+    const Outcome file =
+        generate(shared("models") / "gguf" / "qwen3-tiny-f16.gguf", {"--prompt", prompt, "--max-tokens", "48"});
+    EXPECT_EQ(file.out, shown.out);
+    const Outcome numbers = generate(model, {"--ids", "477,707,27", "--max-tokens", "2", "--json"});
     EXPECT_EQ(json::parse(numbers.out)["prompt_ids"], json({477, 707, 27}));
     EXPECT_EQ(json::parse(numbers.out)["ids"].size(), 2U);
 }
