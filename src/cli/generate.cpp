@@ -3,6 +3,7 @@
 #include "infer/model_text.h"
 #include "infer/scheduler.h"
 #include "infer/stop_strings.h"
+#include "text/streaming_decoder.h"
 
 #include <unistd.h>
 
@@ -17,34 +18,6 @@ namespace {
 using infer::Ending;
 using infer::TokenId;
 using nlohmann::json;
-
-// The text of tokens as they come: what a token adds depends on those before it, and half a character is not shown.
-class Decoding {
-public:
-    Decoding(const text::Tokenizer& tokenizer, std::span<const TokenId> prompt)
-        : tokenizer_(tokenizer), ids_(prompt.begin(), prompt.end()), shown_(ids_.size()) {}
-
-    std::string push(TokenId token) {
-        ids_.push_back(token);
-        std::string more = rest();
-        if (more.ends_with("\xef\xbf\xbd")) return {};
-        shown_ = ids_.size();
-        return more;
-    }
-    // What was not shown yet.
-    [[nodiscard]] std::string rest() const {
-        // Some tokens before are decoded with the new ones, for what joins them.
-        const std::size_t begin = shown_ > 8 ? shown_ - 8 : 0;
-        const std::string before = tokenizer_.decode(std::span(ids_).subspan(begin, shown_ - begin));
-        const std::string now = tokenizer_.decode(std::span(ids_).subspan(begin));
-        return now.size() > before.size() ? now.substr(before.size()) : "";
-    }
-
-private:
-    const text::Tokenizer& tokenizer_;
-    std::vector<TokenId> ids_;
-    std::size_t shown_ = 0;
-};
 
 const char* name_of(Ending ending) {
     switch (ending) {
@@ -70,7 +43,10 @@ public:
     // `tokenizer` null: numbers are shown.
     Answer(const text::Tokenizer* tokenizer, std::span<const TokenId> prompt, const GenerateOptions& options)
         : stop_(options.stop), quiet_(options.json) {
-        if (tokenizer != nullptr) decoding_.emplace(*tokenizer, prompt);
+        if (tokenizer == nullptr) return;
+        decoder_.emplace(*tokenizer);
+        // The text goes on as it does behind the prompt.
+        for (const TokenId token : prompt) static_cast<void>(decoder_->push(token));
     }
 
     infer::Listener listener(const infer::Config& config, bool ignore_eos) {
@@ -81,8 +57,8 @@ public:
                 [this](const infer::Ended& end) { ended_ = end; }};
     }
     void finish() {
-        if (!decoding_ || stop_.stopped()) return;
-        say(stop_.push(decoding_->rest()));
+        if (!decoder_ || stop_.stopped()) return;
+        say(stop_.push(decoder_->finish()));
         say(stop_.finish());
     }
 
@@ -102,11 +78,11 @@ private:
         last_ = Clock::now();
         if (ids_.size() == 1) first_ = last_;
         if (last) return true;  // the end is not part of the text
-        if (!decoding_) {
+        if (!decoder_) {
             say((ids_.size() > 1 ? "," : "") + std::to_string(token));
             return true;
         }
-        say(stop_.push(decoding_->push(token)));
+        say(stop_.push(decoder_->push(token)));
         return !stop_.stopped();
     }
     void say(const std::string& more) {
@@ -116,7 +92,7 @@ private:
         std::fflush(stdout);
     }
 
-    std::optional<Decoding> decoding_;
+    std::optional<text::StreamingDecoder> decoder_;
     infer::StopStrings stop_;
     bool quiet_ = false;
     std::vector<TokenId> ids_;
