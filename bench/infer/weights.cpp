@@ -24,7 +24,6 @@ Result<BenchWeights> BenchWeights::make(Format format) {
     const auto next = [&](std::size_t rows, std::size_t columns) {
         const Matrix matrix{format, rows, columns, weights.pages_.data() + used};
         used += infer::packed_bytes(format, rows, columns);
-        weights.multiply_adds_ += static_cast<double>(rows * columns);
         return matrix;
     };
     for (std::size_t i = 0; i < bench_layers; ++i) {

@@ -28,8 +28,10 @@ public:
     static constexpr std::size_t parts = 4 * bench_layers + 1;
     [[nodiscard]] std::span<const std::byte> bytes(std::size_t part) const;
     [[nodiscard]] std::size_t bytes() const { return pages_.bytes().size(); }
-    // Of all matrices, per token.
-    [[nodiscard]] double multiply_adds() const { return multiply_adds_; }
+    // Of a layer, per token.
+    [[nodiscard]] static constexpr double layer_multiply_adds() {
+        return bench_dim * (2 * bench_dim + 2 * bench_kv_dim + 3 * bench_ffn);
+    }
 
     // Sets how many rows of activations are multiplied at once.
     void prepare(std::size_t tokens);
@@ -43,7 +45,6 @@ private:
 
     infer::HugePages pages_;
     std::vector<Part> parts_;
-    double multiply_adds_ = 0.0;
 
     infer::Activations narrow_;
     infer::Activations wide_;

@@ -287,20 +287,19 @@ HWY_NOINLINE void quantized_row(const PanelJob& job, std::size_t panel) {
     }
 }
 
-// `tokens` rows of activations through one panel. Registers hold exact sums; those of the block lie in memory.
+// `tokens` rows of activations through one panel.
 template <Format format, std::size_t tokens>
 HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::size_t first_token) {
     constexpr std::size_t vectors = 2;
     const Floats floats;
     const Matrix& matrix = job.matrix;
     const std::size_t group_bytes = panel_bytes(format, scale_columns);
-    alignas(64) std::array<float, tokens * vectors * lanes> sums;
     for (std::size_t vector = 0; vector < panel_vectors; vector += vectors) {
         const std::byte* group = matrix.packed + panel * panel_bytes(format, matrix.columns);
         for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
             const std::size_t groups = std::min(job.block_columns, matrix.columns - first) / scale_columns;
             const QuantizedAt at = QuantizedAt::of<format>(*job.activations, first_token, first);
-            sums.fill(0.0F);
+            Sums<tokens * vectors> sums;
             for (std::size_t i = 0; i < groups; ++i, group += group_bytes) {
                 Exact<format> exact[tokens * vectors];
                 HWY_UNROLL(24)
@@ -325,13 +324,11 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
                     const std::size_t scale = j / vectors * block_scales + i;
                     const FloatVector weight_scales = load_f16(group + (vector + j % vectors) * lanes * 2);
                     const FloatVector scales = hn::Mul(weight_scales, hn::Set(floats, at.scales[scale]));
-                    float* sum = sums.data() + j * lanes;
                     const FloatVector totals = hn::ConvertTo(floats, exact[j].total(at.offsets + scale));
-                    hn::Store(hn::MulAdd(totals, scales, hn::Load(floats, sum)), floats, sum);
+                    sums.vectors[j] = hn::MulAdd(totals, scales, sums.vectors[j]);
                 }
             }
-            finish_block(job, {first == 0, first_token, tokens, panel * panel_rows + vector * lanes, vectors * lanes},
-                         sums.data());
+            sums.finish(job, {first == 0, first_token, tokens, panel * panel_rows + vector * lanes, vectors * lanes});
         }
     }
 }
@@ -348,8 +345,8 @@ void multiply_quantized(const PanelJob& job) {
             for (; token + tokens <= job.activations->rows(); token += tokens)
                 quantized_tile<format, tokens>(job, panel, token);
         };
-        if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 12>());
-        if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 8>());
+        // As many as there are registers for their sums.
+        if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 6>());
         take(std::integral_constant<std::size_t, 4>());
         take(std::integral_constant<std::size_t, 2>());
         take(std::integral_constant<std::size_t, 1>());

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 
+#include <algorithm>
 #include <chrono>
 
 #if defined(__x86_64__)
@@ -19,29 +20,36 @@ void pause_briefly() {
 #endif
 }
 
+using Clock = std::chrono::steady_clock;
+
 // As long as the pieces of a token's work are apart. Longer, and a thread that spins keeps another from working where
 // cores are shared.
 constexpr std::chrono::microseconds spin_time{20};
+// A thread is late when its chunk takes so much longer than others did.
+constexpr int late_chunks = 4;
+constexpr std::chrono::microseconds late_time{200};
+constexpr std::chrono::milliseconds shortest_rest{5};
+constexpr std::chrono::milliseconds longest_rest{640};
 // Threads ask for a few chunks more than there are.
 constexpr std::size_t max_chunks = std::size_t{1} << 31;
 
 // Waits until the value is another one than `old`.
 void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
-    const auto until = std::chrono::steady_clock::now() + spin_time;
+    const auto until = Clock::now() + spin_time;
     do {
         for (int i = 0; i < 32; ++i) {
             if (value.load(std::memory_order_acquire) != old) return;
             pause_briefly();
         }
-    } while (std::chrono::steady_clock::now() < until);
+    } while (Clock::now() < until);
     value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace
 
-Pool::Pool(std::size_t threads) {
+Pool::Pool(std::size_t threads) : helpers_(threads - 1), rest_(shortest_rest) {
     CHAOS_ASSERT(threads >= 1);
-    for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { serve(); });
+    for (std::size_t i = 0; i + 1 < threads; ++i) workers_.emplace_back([this, i] { serve(i); });
 }
 
 Pool::~Pool() {
@@ -52,7 +60,9 @@ Pool::~Pool() {
 }
 
 void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
-    if (workers_.empty() || chunks <= 1) {
+    const Clock::time_point start = Clock::now();
+    if (helpers_ < workers_.size() && start >= rest_until_) helpers_ = workers_.size();
+    if (helpers_ == 0 || chunks <= 1) {
         for (std::size_t chunk = 0; chunk < chunks; ++chunk) call(work, chunk);
         return;
     }
@@ -64,27 +74,42 @@ void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
     tickets_.store(static_cast<std::uint64_t>(chunks) << 32, std::memory_order_release);
     round_.fetch_add(1, std::memory_order_release);
     round_.notify_all();
-    take_chunks();
+    const std::size_t taken = take_chunks();
+    if (done_.load(std::memory_order_acquire) == chunks) return;
+    wait_for_others(chunks, (Clock::now() - start) / std::max<std::size_t>(taken, 1) * late_chunks + late_time);
+}
+
+void Pool::wait_for_others(std::size_t chunks, Clock::duration patience) {
+    const Clock::time_point start = Clock::now();
     for (std::uint32_t done = done_.load(std::memory_order_acquire); done != chunks;
          done = done_.load(std::memory_order_acquire)) {
         wait_while(done_, done);
     }
+    const Clock::time_point now = Clock::now();
+    if (now - start > patience) {
+        helpers_ = helpers_ - 1;
+        rest_until_ = now + rest_;
+        rest_ = std::min<Clock::duration>(2 * rest_, longest_rest);
+    } else if (now - rest_until_ > rest_) {
+        rest_ = shortest_rest;
+    }
 }
 
-void Pool::take_chunks() {
-    while (true) {
+// How many.
+std::size_t Pool::take_chunks() {
+    for (std::size_t taken = 0;; ++taken) {
         const std::uint64_t ticket = tickets_.fetch_add(1, std::memory_order_acq_rel);
         const std::uint64_t chunks = ticket >> 32;
         const std::uint64_t chunk = ticket & 0xffff'ffffU;
-        if (chunk >= chunks) return;
+        if (chunk >= chunks) return taken;
         call_(work_, chunk);
         if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) done_.notify_one();
     }
 }
 
-void Pool::serve() {
+void Pool::serve(std::size_t index) {
     for (std::uint32_t seen = 0; !stopping_; seen = round_.load(std::memory_order_acquire)) {
-        take_chunks();
+        if (index < helpers_) take_chunks();
         wait_while(round_, seen);
     }
 }

@@ -1,9 +1,14 @@
 // Threads that compute together. run() hands out chunks one by one and returns when all are done: a thread whose core
 // others use takes fewer, and one that sleeps through it is not waited for. Waiting threads look for work for some
 // microseconds, then sleep in the kernel.
+//
+// A thread that loses its core in the middle of a chunk keeps all others waiting. When that happens, the pool goes on
+// with one thread less for a while, the longer the more often it happens: beside a busy neighbour two threads are not
+// slower than one.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -22,7 +27,7 @@ public:
     [[nodiscard]] std::size_t threads() const { return workers_.size() + 1; }
 
     // Calls work(chunk) for every chunk in [0, chunks), in any order and on any thread, and returns when all are done.
-    // At most 2^31 chunks. One call at a time; chunks do not call run().
+    // At most 2^31 chunks, which do not wait for each other. One call at a time; chunks do not call run().
     template <class Work>
     void run(std::size_t chunks, const Work& work) {
         run_erased(
@@ -32,8 +37,9 @@ public:
 private:
     using Call = void (*)(const void*, std::size_t);
     void run_erased(std::size_t chunks, Call call, const void* work);
-    void take_chunks();
-    void serve();
+    std::size_t take_chunks();
+    void wait_for_others(std::size_t chunks, std::chrono::steady_clock::duration patience);
+    void serve(std::size_t index);
 
     // What is to be done, for those who took a chunk of it.
     Call call_ = nullptr;
@@ -42,6 +48,11 @@ private:
     std::atomic<std::uint32_t> done_{0};     // chunks of this round
     std::atomic<std::uint32_t> round_{0};    // counts calls of run()
     std::atomic<bool> stopping_{false};
+
+    std::atomic<std::size_t> helpers_{0};  // workers that take chunks now: those with a lower index
+    std::chrono::steady_clock::time_point rest_until_{};
+    std::chrono::steady_clock::duration rest_{};  // of a worker, the next time one is late
+
     std::vector<std::thread> workers_;
 };
 

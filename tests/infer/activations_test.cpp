@@ -1,7 +1,7 @@
 #include "infer/activations.h"
 
 #include "base/random.h"
-#include "infer/targets.h"
+#include "infer/every_target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 #include "infer/attention.h"
 
 #include "base/random.h"
+#include "infer/every_target.h"
 #include "infer/half.h"
-#include "infer/targets.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "infer/multiply.h"
 
-#include "infer/targets.h"
+#include "infer/every_target.h"
 #include "infer/weights.h"
 
 #include <gtest/gtest.h>

@@ -21,15 +21,17 @@ TEST(Pool, EveryChunkIsDoneOnceAndBeforeRunReturns) {
     }
 }
 
-TEST(Pool, SleepingThreadsWakeUp) {
+TEST(Pool, SleepingThreadsWakeUpAndHelp) {
     Pool pool(2);
+    const std::thread::id caller = std::this_thread::get_id();
     for (int round = 0; round < 20; ++round) {
-        // Two chunks that wait for each other need two threads.
-        std::atomic<int> here{0};
-        pool.run(2, [&](std::size_t) {
-            ++here;
-            while (here < 2) std::this_thread::yield();
-        });
+        std::atomic<bool> helped{false};
+        while (!helped) {
+            pool.run(64, [&](std::size_t) {
+                if (std::this_thread::get_id() != caller) helped = true;
+                std::this_thread::yield();
+            });
+        }
         // Long enough for the worker to fall asleep.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
