@@ -212,7 +212,8 @@ private:
         for (const std::size_t id : order) {
             if (rank(id) != rank(id)) return error("scores", "has one that is no number: " + std::to_string(id));
         }
-        std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+        std::ranges::sort(order,
+                          [&](std::size_t a, std::size_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
         json merges = json::array();
         struct Pair {
             TokenId left;

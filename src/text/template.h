@@ -19,8 +19,8 @@
 //
 // Everything else is refused with its name and line: tags when the template is read, filters, tests, functions and
 // methods when they are reached, as Jinja does it. Known differences: whole numbers have 64 bits (more is an error),
-// letters whose other case is more than one letter keep theirs (but for ß), and inside a loop or a macro a variable that
-// was given from outside is seen even where the template sets one of that name further down.
+// letters whose other case is more than one letter keep theirs (but for ß), and inside a loop or a macro a variable
+// that was given from outside is seen even where the template sets one of that name further down.
 #pragma once
 
 #include "base/result.h"

@@ -164,7 +164,7 @@ Result<Value> slice_of(const Value& object, std::optional<std::int64_t> start, s
     const bool is_sliceable =
         sequence != nullptr && (sequence->kind == Sequence::Kind::list || sequence->kind == Sequence::Kind::tuple);
     if (!is_sliceable) return misuse(object, "sliced");
-    CHAOS_CHECK(budget.spend(1 + sequence->items.size()));
+    CHAOS_CHECK(budget.spend_items(sequence->items.size()));
     Values items;
     for (const std::size_t place : places_of(start, stop, step, sequence->items.size())) {
         items.push_back(sequence->items[place]);

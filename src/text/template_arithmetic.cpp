@@ -50,7 +50,7 @@ Result<Value> repeat(const Value& value, std::int64_t times, Budget& budget) {
     if (count > 0 && sequence.items.size() > max_template_steps / count) {
         return budget.spend(max_template_steps + 1).error();
     }
-    CHAOS_CHECK(budget.spend(sequence.items.size() * count));
+    CHAOS_CHECK(budget.spend_items(sequence.items.size() * count));
     Values items;
     for (std::size_t index = 0; index < count && !sequence.items.empty(); ++index) {
         items.insert(items.end(), sequence.items.begin(), sequence.items.end());
@@ -106,7 +106,7 @@ Result<Value> calculate(char sign, const Value& a, const Value& b, Budget& budge
     if (sign == '+' && is_list(a) && is_list(b) && a.as_sequence()->kind == b.as_sequence()->kind) {
         const Values& x = a.as_sequence()->items;
         const Values& y = b.as_sequence()->items;
-        CHAOS_CHECK(budget.spend(x.size() + y.size()));
+        CHAOS_CHECK(budget.spend_items(x.size() + y.size()));
         Values items = x;
         items.insert(items.end(), y.begin(), y.end());
         return make_sequence(a.as_sequence()->kind, std::move(items));

@@ -21,12 +21,9 @@ struct Depth {
     int operator()(const Expression& expression) const { return expression.depth; }
     int operator()(const ExpressionPointer& expression) const { return expression == nullptr ? 0 : expression->depth; }
     int operator()(const CallArguments& arguments) const { return of(arguments.positional, arguments.named); }
-    int operator()(const std::string&) const { return 0; }
-    int operator()(Comparison) const { return 0; }
-    template <class First, class Second>
-    int operator()(const std::pair<First, Second>& pair) const {
-        return of(pair.first, pair.second);
-    }
+    int operator()(const NamedArgument& argument) const { return of(argument.value); }
+    int operator()(const MappingEntry& entry) const { return of(entry.key, entry.value); }
+    int operator()(const Compared& compared) const { return of(compared.with); }
     template <class Item>
     int operator()(const std::vector<Item>& items) const {
         int deepest = 0;
@@ -201,7 +198,7 @@ Result<Expression> ExpressionParser::parse_comparison() {
                                                     {">", Comparison::greater},
                                                     {">=", Comparison::greater_or_equal}}};
     CHAOS_TRY(Expression first, parse_sum());
-    std::vector<std::pair<Comparison, Expression>> others;
+    std::vector<Compared> others;
     while (true) {
         const auto sign = std::ranges::find_if(signs, [&](const Named& named) { return is_sign(named.sign); });
         std::optional<Comparison> what;
@@ -217,7 +214,7 @@ Result<Expression> ExpressionParser::parse_comparison() {
         }
         skip();
         CHAOS_TRY(Expression other, parse_sum());
-        others.emplace_back(*what, std::move(other));
+        others.push_back({*what, std::move(other)});
     }
     if (others.empty()) return first;
     const int line = first.line;
@@ -330,7 +327,7 @@ Result<Expression> ExpressionParser::parse_mapping() {
         CHAOS_TRY(Expression key, parse_expression());
         if (!skip_sign(":")) return error("':' is missing");
         CHAOS_TRY(Expression value, parse_expression());
-        mapping.entries.emplace_back(std::move(key), std::move(value));
+        mapping.entries.push_back({std::move(key), std::move(value)});
     }
     return make(line, std::move(mapping));
 }
@@ -442,7 +439,7 @@ Result<CallArguments> ExpressionParser::parse_arguments() {
             skip();
             skip();
             CHAOS_TRY(Expression value, parse_expression());
-            arguments.named.emplace_back(std::move(name), std::move(value));
+            arguments.named.push_back({std::move(name), std::move(value)});
         } else {
             if (!arguments.named.empty()) return error("an argument without a name follows one that has one");
             CHAOS_TRY(Expression value, parse_expression());

@@ -62,6 +62,7 @@ Result<Value> key_of(const Value& item, const Getter& getter, bool is_case_sensi
 struct Keyed {
     Value key;
     Value item;
+    std::size_t place = 0;  // what is equal stays in order
 };
 
 // Only keys that all have an order: numbers, or texts.
@@ -76,10 +77,12 @@ Result<Values> sorted(std::vector<Keyed> items, bool is_reversed, Budget& budget
     }
     CHAOS_CHECK(budget.spend(8 * items.size()));
     Budget free;  // what the sort looks at was paid for
-    std::ranges::stable_sort(items, [&](const Keyed& a, const Keyed& b) {
+    for (std::size_t place = 0; place < items.size(); ++place) items[place].place = place;
+    std::ranges::sort(items, [&](const Keyed& a, const Keyed& b) {
         const Result<int> order =
             are_texts ? Result<int>(a.key.as_text()->compare(*b.key.as_text())) : compare(a.key, b.key, free);
         const int sign = order ? *order : 0;
+        if (sign == 0) return a.place < b.place;
         return is_reversed ? sign > 0 : sign < 0;
     });
     Values result;
@@ -129,7 +132,7 @@ Result<Value> sort_mapping(const Value& input, const Arguments& arguments, Budge
     for (const auto& [key, value] : mapping->entries) {
         CHAOS_TRY(Value pair, make_sequence(Sequence::Kind::tuple, {key, value}));
         CHAOS_TRY(Value order, key_of(by == "key" ? key : value, {}, flag_of(bound[0]), budget));
-        items.push_back({std::move(order), std::move(pair)});
+        items.push_back({.key = std::move(order), .item = std::move(pair)});
     }
     CHAOS_TRY(Values result, sorted(std::move(items), flag_of(bound[2]), budget));
     return make_sequence(Sequence::Kind::list, std::move(result));
@@ -368,7 +371,7 @@ Result<Value> sort(const Value& input, const Arguments& arguments, Budget& budge
     std::vector<Keyed> keyed;
     for (const Value& item : items) {
         CHAOS_TRY(Value key, key_of(item, getter, flag_of(bound[1]), budget));
-        keyed.push_back({std::move(key), item});
+        keyed.push_back({.key = std::move(key), .item = item});
     }
     CHAOS_TRY(Values result, sorted(std::move(keyed), flag_of(bound[0]), budget));
     return make_sequence(Sequence::Kind::list, std::move(result));

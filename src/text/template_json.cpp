@@ -76,8 +76,8 @@ private:
         if (style_.sort_keys) {
             for (const auto* entry : entries)
                 if (entry->first.as_text() == nullptr) return Error{"only texts as keys can be sorted"};
-            std::ranges::stable_sort(
-                entries, [](const auto* a, const auto* b) { return *a->first.as_text() < *b->first.as_text(); });
+            std::ranges::sort(entries,
+                              [](const auto* a, const auto* b) { return *a->first.as_text() < *b->first.as_text(); });
         }
         out += '{';
         ++level_;

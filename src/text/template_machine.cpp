@@ -508,7 +508,7 @@ Result<Value> TemplateMachine::make_range(const Arguments& arguments) {
         items.push_back(Value(at));
         if (__builtin_add_overflow(at, step, &at)) break;
     }
-    CHAOS_CHECK(budget_.spend(items.size()));
+    CHAOS_CHECK(budget_.spend_items(items.size()));
     return make_sequence(Sequence::Kind::list, std::move(items));
 }
 

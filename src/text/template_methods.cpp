@@ -162,7 +162,7 @@ constexpr Method<std::string> text_methods[] = {
 template <bool WithKeys, bool WithValues>
 Result<Value> view(const Mapping& mapping, const Arguments& arguments, Budget& budget) {
     CHAOS_CHECK(bind<0>(arguments, {}));
-    CHAOS_CHECK(budget.spend(3 * mapping.entries.size()));
+    CHAOS_CHECK(budget.spend_items(2 * mapping.entries.size()));
     Values items;
     for (const auto& [key, value] : mapping.entries) {
         if (WithKeys && WithValues) {
@@ -179,7 +179,7 @@ constexpr Method<Mapping> mapping_methods[] = {
     {"copy",
      [](const Mapping& mapping, const Arguments& arguments, Budget& budget) -> Result<Value> {
          CHAOS_CHECK(bind<0>(arguments, {}));
-         CHAOS_CHECK(budget.spend(mapping.entries.size()));
+         CHAOS_CHECK(budget.spend_items(2 * mapping.entries.size()));
          return make_mapping(mapping.entries);
      }},
     {"get",
@@ -259,7 +259,7 @@ Result<Value> call_method(const Value& object, std::string_view name, const Argu
 
 Result<Value> list_of(const std::vector<std::string_view>& parts, Budget& budget) {
     // A text of its own costs more than its bytes.
-    CHAOS_CHECK(budget.spend(1 + 8 * parts.size()));
+    CHAOS_CHECK(budget.spend_items(2 * parts.size()));
     Values items;
     for (const std::string_view part : parts) items.push_back(Value::text(std::string(part)));
     return make_sequence(Sequence::Kind::list, std::move(items));

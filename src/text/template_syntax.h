@@ -16,9 +16,10 @@ struct Expression;
 using ExpressionPointer = std::unique_ptr<Expression>;
 using Expressions = std::vector<Expression>;
 
+struct NamedArgument;
 struct CallArguments {
     Expressions positional;
-    std::vector<std::pair<std::string, Expression>> named;
+    std::vector<NamedArgument> named;
 };
 
 struct ConstantExpression {
@@ -31,8 +32,9 @@ struct SequenceExpression {
     Sequence::Kind kind;
     Expressions items;
 };
+struct MappingEntry;
 struct MappingExpression {
-    std::vector<std::pair<Expression, Expression>> entries;
+    std::vector<MappingEntry> entries;
 };
 struct UnaryExpression {
     char sign;  // '-', '+', or '!' for not
@@ -46,9 +48,10 @@ struct BinaryExpression {
 };
 enum class Comparison { equal, unequal, less, less_or_equal, greater, greater_or_equal, in, not_in };
 // a < b < c holds where both do.
+struct Compared;
 struct CompareExpression {
     ExpressionPointer first;
-    std::vector<std::pair<Comparison, Expression>> others;
+    std::vector<Compared> others;
 };
 struct ConditionalExpression {
     ExpressionPointer condition;
@@ -92,6 +95,19 @@ struct Expression {
                  BinaryExpression, CompareExpression, ConditionalExpression, AttributeExpression, ItemExpression,
                  SliceExpression, CallExpression, FilterExpression, TestExpression>
         what;
+};
+
+struct NamedArgument {
+    std::string name;
+    Expression value;
+};
+struct MappingEntry {
+    Expression key;
+    Expression value;
+};
+struct Compared {
+    Comparison how;
+    Expression with;
 };
 
 struct Statement;

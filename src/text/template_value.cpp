@@ -157,6 +157,11 @@ Result<void> Budget::spend(std::size_t steps) {
     return {};
 }
 
+Result<void> Budget::spend_items(std::size_t count) {
+    constexpr std::size_t steps_per_item = 4;  // an item takes the memory of many bytes
+    return spend(1 + std::min(count, max_template_steps) * steps_per_item);
+}
+
 Result<void> Budget::spend_bytes(std::size_t bytes) {
     if (bytes > max_rendered_bytes) {
         return Error{"a text is longer than " + std::to_string(max_rendered_bytes >> 20) + " MiB"};
@@ -355,12 +360,12 @@ Result<bool> contains(const Value& container, const Value& item, Budget& budget)
 Result<Values> items_of(const Value& value, Budget& budget) {
     Values items;
     if (const Sequence* sequence = value.as_sequence()) {
-        CHAOS_CHECK(budget.spend(1 + sequence->items.size()));
+        CHAOS_CHECK(budget.spend_items(sequence->items.size()));
         const auto begin = sequence->items.begin() + static_cast<std::ptrdiff_t>(sequence->taken);
         items.assign(begin, sequence->items.end());
         if (sequence->kind == Sequence::Kind::stream) sequence->taken = sequence->items.size();
     } else if (const Mapping* mapping = value.as_mapping()) {
-        CHAOS_CHECK(budget.spend(1 + mapping->entries.size()));
+        CHAOS_CHECK(budget.spend_items(mapping->entries.size()));
         for (const auto& [key, member] : mapping->entries) items.push_back(key);
     } else if (const std::string* text = value.as_text()) {
         // A character becomes a value of its own, with all that comes with one.

@@ -21,6 +21,8 @@ class Budget {
 public:
     // About one step per node evaluated, item looked at and 16 bytes written.
     [[nodiscard]] Result<void> spend(std::size_t steps);
+    // For a list of so many items that is about to be made.
+    [[nodiscard]] Result<void> spend_items(std::size_t count);
     // For a string that is about to be made.
     [[nodiscard]] Result<void> spend_bytes(std::size_t bytes);
 

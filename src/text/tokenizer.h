@@ -1,4 +1,6 @@
-// text/ turns text into token ids and back, exactly as Hugging Face's tokenizers do. It depends on base/ only.
+// text/ turns text into token ids and back, exactly as Hugging Face's tokenizers do, and conversations into text, as
+// models want them written. It depends on base/ only. Besides this file, a newcomer reads streaming_decoder.h (ids that
+// come one by one), gguf_vocabulary.h (tokenizers inside of GGUF files), and chat.h and template.h (conversations).
 //
 // A text goes through five parts, one file each:
 //
