@@ -80,7 +80,7 @@ double multiply_bytes(std::size_t rounds) {
     hn::Vec<Ints> sums[sums_at_once];
     HWY_UNROLL(12)
     for (std::size_t j = 0; j < sums_at_once; ++j) sums[j] = hn::Set(d, static_cast<std::int32_t>(j));
-    const auto x = hn::Set(d, 0x01020304);
+    auto x = hn::Set(d, 0x01020304);
     const auto y = hn::Set(d, 0x04030201);
     for (std::size_t i = 0; i < rounds; ++i) {
         HWY_UNROLL(12)
@@ -89,13 +89,11 @@ double multiply_bytes(std::size_t rounds) {
 #if HWY_TARGET == HWY_AVX3_DL
             asm volatile("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(y.raw));
 #elif HWY_TARGET == HWY_AVX3
-            auto products = _mm512_maddubs_epi16(x.raw, y.raw);
-            asm volatile("" : "+v"(products));
-            sum = hn::Vec<Ints>{_mm512_add_epi16(sum.raw, products)};
+            asm volatile("" : "+v"(x.raw));  // the compiler must not know that all products are the same
+            sum = hn::Vec<Ints>{_mm512_add_epi16(sum.raw, _mm512_maddubs_epi16(x.raw, y.raw))};
 #elif HWY_TARGET == HWY_AVX2
-            auto products = _mm256_maddubs_epi16(x.raw, y.raw);
-            asm volatile("" : "+v"(products));
-            sum = hn::Vec<Ints>{_mm256_add_epi16(sum.raw, products)};
+            asm volatile("" : "+v"(x.raw));
+            sum = hn::Vec<Ints>{_mm256_add_epi16(sum.raw, _mm256_maddubs_epi16(x.raw, y.raw))};
 #else
             sum = hn::Add(sum, hn::Mul(x, y));
 #endif
