@@ -31,8 +31,8 @@ struct Config {
     std::int64_t kv_heads = 0;
     std::int64_t head_width = 0;
     std::int64_t ffn = 0;
-    // Tokens that the model was made for, but no more than its sliding window: within that, looking back a window and
-    // looking back to the beginning are the same.
+    // Tokens that the model was made for, but no more than a million or its sliding window: within that, looking back a
+    // window and looking back to the beginning are the same.
     std::int64_t max_context = 0;
     double norm_epsilon = 1e-6;
     Rope rope;

@@ -108,7 +108,7 @@ Result<Config> read_config(const Gguf& file) {
     CHAOS_TRY(config.max_context, keys.whole("context_length", std::int64_t{1} << 32));
     CHAOS_TRY(config.norm_epsilon, keys.real("attention.layer_norm_rms_epsilon"));
     CHAOS_TRY(const auto window, keys.whole("attention.sliding_window", std::int64_t{1} << 40, config.max_context));
-    config.max_context = std::min(config.max_context, window);
+    config.max_context = std::min({config.max_context, window, run::max_context});
     CHAOS_CHECK(refuse_unsupported(keys, config));
     CHAOS_TRY(config.rope, read_rope(file, keys, config.head_width));
 

@@ -186,7 +186,7 @@ Result<Config> read_config(const std::filesystem::path& folder) {
     CHAOS_CHECK(read_biases(fields, config));
     CHAOS_TRY(config.rope, read_rope(fields, config.head_width));
     CHAOS_TRY(const auto window, read_window(fields, config));
-    if (window) config.max_context = std::min(config.max_context, *window);
+    config.max_context = std::min({config.max_context, window.value_or(run::max_context), run::max_context});
 
     CHAOS_TRY(const auto begin, tokens(fields, "bos_token_id"));
     if (!begin.empty()) config.bos_token = begin.front();

@@ -92,6 +92,7 @@ TEST(Config, TheContextEndsWhereASlidingWindowWouldMatter) {
     EXPECT_EQ(context("llama", R"(,"sliding_window":128)"), 512);
     EXPECT_EQ(context("qwen2", R"(,"sliding_window":128,"use_sliding_window":false)"), 512);
     EXPECT_EQ(context("qwen2", R"(,"sliding_window":128,"use_sliding_window":true)"), 128);
+    EXPECT_EQ(context("llama", R"(,"max_position_embeddings":10485760)"), 1 << 20);
 }
 
 TEST(Config, EndTokensComeFromBothFiles) {
