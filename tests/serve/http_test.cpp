@@ -219,8 +219,8 @@ TEST_F(Http, DripsDoNotExtendTheLimit) {
     limits.request_limit = 100ms;
     start(limits);
     Client client(port_);
-    client.send("GET / HTTP/1.1\r\n");
-    while (client.send("X: y\r\n")) std::this_thread::yield();  // until the server has enough of it
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8000000\r\n\r\n");
+    while (client.send("x")) std::this_thread::yield();  // until the server has enough of it
     SUCCEED();
 }
 
@@ -344,6 +344,7 @@ TEST_F(Http, StoppingLetsAnswersFinish) {
         reply.end();
     });
     EXPECT_EQ(client.read_answer().body, "first;last");
+    client.close();
     thread_.join();
 }
 
