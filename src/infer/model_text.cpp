@@ -94,4 +94,40 @@ Result<text::Tokenizer> tokenizer_of(const ModelFile& file) {
     return text::make_tokenizer(vocabulary, file.path().string());
 }
 
+namespace {
+
+// The text of a token whose id the metadata has under the key.
+Result<std::optional<std::string>> token_text(const Gguf& gguf, const std::string& key) {
+    CHAOS_TRY(const auto id, gguf.whole(key));
+    const auto found = gguf.metadata().find("tokenizer.ggml.tokens");
+    if (!id || found == gguf.metadata().end()) return std::optional<std::string>();
+    const auto* tokens = std::get_if<std::vector<std::string>>(&found->second.content);
+    if (tokens == nullptr || *id < 0 || static_cast<std::uint64_t>(*id) >= tokens->size())
+        return Error{gguf.name() + ": " + key + " names no token"};
+    return std::optional((*tokens)[static_cast<std::size_t>(*id)]);
+}
+
+}  // namespace
+
+Result<std::optional<text::ChatFormat>> chat_format_of(const ModelFile& file) {
+    if (file.gguf() == nullptr) return text::ChatFormat::read(file.path());
+    const Gguf& gguf = *file.gguf();
+    constexpr std::string_view key = "tokenizer.chat_template";
+    std::map<std::string, std::string> sources;
+    for (const auto& [name, value] : gguf.metadata()) {
+        const auto* source = std::get_if<std::string>(&value.content);
+        if (source == nullptr || !name.starts_with(key)) continue;
+        if (name == key) sources["default"] = *source;
+        if (name.size() > key.size() + 1 && name[key.size()] == '.') sources[name.substr(key.size() + 1)] = *source;
+    }
+    if (sources.empty()) return std::optional<text::ChatFormat>();
+    std::map<std::string, std::string> tokens;
+    for (const auto& [name, of] : {std::pair{"bos_token", "bos"}, {"eos_token", "eos"}, {"unk_token", "unknown"}}) {
+        CHAOS_TRY(const auto text, token_text(gguf, std::string("tokenizer.ggml.") + of + "_token_id"));
+        if (text) tokens[name] = *text;
+    }
+    CHAOS_TRY(auto format, text::ChatFormat::parse(sources, std::move(tokens), gguf.name()));
+    return std::optional(std::move(format));
+}
+
 }  // namespace chaos::infer

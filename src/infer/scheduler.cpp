@@ -179,8 +179,8 @@ void Scheduler::take(Sequence& sequence, std::span<const float> logits, std::siz
     std::size_t right = 0;
     for (std::size_t row = 0; row < rows; ++row) {
         const Request& request = sequence.job->request;
-        auto sampled =
-            sample(logits.subspan(row * vocab, vocab), request.sampling, sequence.drawn + row, request.wanted);
+        auto sampled = sample(preferred(sequence, drawn, logits.subspan(row * vocab, vocab)), request.sampling,
+                              sequence.drawn + row, request.wanted);
         if (!sampled) {
             error = sampled.error().message;
             break;
@@ -201,6 +201,19 @@ void Scheduler::take(Sequence& sequence, std::span<const float> logits, std::siz
         if (ending) return end(sequence, *ending);
     }
     if (!error.empty()) end(sequence, Ending::failed, error);
+}
+
+// The logits as the request wants them, `drawn` being those of this step.
+std::span<const float> Scheduler::preferred(const Sequence& sequence, std::span<const Sampled> drawn,
+                                            std::span<const float> logits) {
+    const Request& request = sequence.job->request;
+    if (!request.preferences.any()) return logits;
+    const auto before = std::span(sequence.tokens).subspan(request.prompt.size());
+    std::vector<TokenId> all(before.begin(), before.end());
+    for (const Sampled& each : drawn) all.push_back(each.token);
+    changed_logits_.assign(logits.begin(), logits.end());
+    apply(request.preferences, all, changed_logits_);
+    return changed_logits_;
 }
 
 std::optional<Ending> Scheduler::tell(Sequence& sequence, const Sampled& sampled) {

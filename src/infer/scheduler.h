@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "infer/draft.h"
 #include "infer/engine.h"
+#include "infer/preferences.h"
 #include "infer/sampler.h"
 
 #include <cstddef>
@@ -36,6 +37,7 @@ struct Request {
     std::vector<TokenId> prompt;
     std::size_t max_tokens = 0;
     Sampling sampling;
+    Preferences preferences;  // its bias names tokens of the model
     Wanted wanted;
     bool ignore_end = false;  // go on after an end token
 };
@@ -104,6 +106,8 @@ private:
     Sequence* sequence_for(std::span<const TokenId> prompt);
     void plan(std::vector<Sequence*>& members, std::vector<std::vector<TokenId>>& pieces);
     void take(Sequence& sequence, std::span<const float> logits, std::size_t rows);
+    std::span<const float> preferred(const Sequence& sequence, std::span<const Sampled> drawn,
+                                     std::span<const float> logits);
     std::optional<Ending> tell(Sequence& sequence, const Sampled& sampled);
     void end(Sequence& sequence, Ending ending, const std::string& error = {});
 
@@ -111,6 +115,7 @@ private:
     Options options_;
     std::vector<Sequence> sequences_;
     std::deque<Job> waiting_;
+    std::vector<float> changed_logits_;
     Id next_id_ = 1;
     std::uint64_t clock_ = 0;
     std::uint64_t guessed_ = 0;
