@@ -234,6 +234,55 @@ void add_quantize(CLI::App& program, Job& job) {
     command->callback([&job, options] { job = [options] { return chaos::cli::quantize(*options); }; });
 }
 
+void add_compute_options(CLI::App& command, chaos::cli::ComputeOptions& options) {
+    command.add_option("--threads", options.threads, "Default: one per core")->type_name("N");
+    command.add_option("--context", options.context, "Tokens of a conversation (default: the model's, at most 8192)")
+        ->type_name("N");
+}
+
+void add_serve(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::ServeOptions>();
+    CLI::App* command = program.add_subcommand("serve", "Let a model answer over HTTP, as OpenAI's API does");
+    command->add_option("model", options->model, model_help)->required()->type_name("MODEL");
+    command->add_option("--listen", options->listen, "Where (default: 127.0.0.1:8080, for this machine only)")
+        ->type_name("ADDR");
+    command->add_option("--api-key", options->api_keys, "Clients must have this key; may be repeated")
+        ->type_name("KEY")
+        ->allow_extra_args(false);
+    command->add_option("--api-key-file", options->api_key_file, "The same, one key in each line")->type_name("FILE");
+    add_compute_options(*command, options->compute);
+    command->add_option("--parallel", options->compute.parallel, "Requests computed at once (default: 4)")
+        ->check(CLI::Range(1, 128))
+        ->type_name("N");
+    command->footer(
+        "/v1/models, /v1/chat/completions and /v1/completions are OpenAI's, / is a page to chat, /metrics is for\n"
+        "Prometheus, /livez and /readyz are for whoever watches over it. docs/serving.md says more.\n"
+        "Ctrl-C lets answers under way finish; a second Ctrl-C does not.\n\n"
+        "Examples:\n"
+        "  chaos serve my-model\n"
+        "  chaos serve llama-q4_0.gguf --listen 0.0.0.0:8080 --api-key-file keys --parallel 8\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::serve(*options); }; });
+}
+
+void add_chat(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::ChatOptions>();
+    CLI::App* command = program.add_subcommand("chat", "Talk to a model");
+    command->add_option("model", options->model, model_help)->required()->type_name("MODEL");
+    command->add_option("--system", options->system, "Instructions to the model")->type_name("TEXT");
+    command->add_option("--temperature", options->temperature, "0: always the most likely token (default: 0.7)")
+        ->check(CLI::Range(0.0, 2.0))
+        ->type_name("T");
+    command->add_option("--seed", options->seed, "Which random numbers (default: any)")->type_name("N");
+    command->add_option("--max-tokens", options->max_tokens, "Of an answer (default: as long as it takes)")
+        ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
+        ->type_name("N");
+    add_compute_options(*command, options->compute);
+    command->footer(
+        "Ctrl-C stops an answer, /new begins a new conversation, Ctrl-D ends.\n\n"
+        "Example:\n  chaos chat my-model --system \"Answer in one sentence.\"\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::chat(*options); }; });
+}
+
 // "A..B", the seeds A to B - 1.
 bool read_seeds(const std::string& text, chaos::cli::SimOptions& options) {
     const std::size_t dots = text.find("..");
@@ -490,6 +539,7 @@ int run(int argc, char** argv) {
         "  chaos train examples/shakespeare.toml --plot\n"
         "  chaos export shakespeare model-dir\n"
         "  chaos generate model-dir --prompt \"Once \"\n"
+        "  chaos serve model-dir\n"
         "  chaos sim --seeds 0..2000\n\n"
         "chaos COMMAND --help explains a command.");
     Job job;
@@ -501,6 +551,8 @@ int run(int argc, char** argv) {
     add_generate(program, job);
     add_eval(program, job);
     add_quantize(program, job);
+    add_serve(program, job);
+    add_chat(program, job);
     add_sim(program, job);
     add_key(program, job);
     add_institution(program, job);

@@ -191,4 +191,31 @@ struct QuantizeOptions {
 };
 [[nodiscard]] Result<void> quantize(const QuantizeOptions& options);
 
+// What models that answer compute with.
+struct ComputeOptions {
+    std::size_t threads = 0;
+    std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than 8192
+    std::size_t parallel = 1;  // conversations at once
+};
+
+struct ServeOptions {
+    std::filesystem::path model;
+    std::string listen = "127.0.0.1:8080";
+    std::vector<std::string> api_keys;
+    std::filesystem::path api_key_file;
+    ComputeOptions compute{.threads = 0, .context = 0, .parallel = 4};
+};
+// Answers over HTTP until a signal ends it.
+[[nodiscard]] Result<void> serve(const ServeOptions& options);
+
+struct ChatOptions {
+    std::filesystem::path model;
+    std::string system;  // instructions
+    double temperature = 0.7;
+    std::optional<std::uint64_t> seed;
+    std::optional<std::size_t> max_tokens;
+    ComputeOptions compute;
+};
+[[nodiscard]] Result<void> chat(const ChatOptions& options);
+
 }  // namespace chaos::cli
