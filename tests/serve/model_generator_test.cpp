@@ -265,9 +265,10 @@ TEST_F(ModelGeneratorTest, EndsWhateverRuns) {
     CHAOS_NEED_SHARED("models");
     load("llama3-shakespeare");
     std::vector<std::unique_ptr<Heard>> all;
+    const Task task = task_of("KING RICHARD:\n", 400);
     for (int i = 0; i < 12; ++i) {
         all.push_back(std::make_unique<Heard>());
-        start(task_of("KING RICHARD:\n", 400), *all.back());
+        start(task, *all.back());
     }
     all[0]->wait_for_pieces(1);
     generator_.reset();
