@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace chaos::infer {
 namespace {
@@ -26,6 +27,56 @@ void add_bias(const Linear& linear, std::span<float> values) {
     if (!linear.bias.empty()) add(linear.bias, values);
 }
 
+// Of some rows of a matrix.
+Product rows_of(Product product, const Matrix& rows, std::size_t first_row) {
+    product.matrix = rows;
+    product.results += first_row;
+    return product;
+}
+FixedProduct rows_of(FixedProduct product, const Matrix& rows, std::size_t first_row) {
+    product.matrix = rows;
+    product.sums += first_row;
+    return product;
+}
+
+// Products of matrices that a window has in parts: first of the pinned ones, while the others arrive.
+template <class AnyProduct, class Multiply>
+Result<void> multiply_parts(Window& window, std::span<const Linear* const> linears,
+                            std::span<const AnyProduct> products, const Multiply& multiply) {
+    std::vector<AnyProduct> pinned;
+    std::vector<std::pair<std::size_t, AnyProduct>> streamed;
+    for (std::size_t i = 0; i < linears.size(); ++i) {
+        for (std::size_t number = linears[i]->first_part; number < linears[i]->last_part; ++number) {
+            const Part& part = window.parts()[number];
+            const std::size_t first_row = part.first_panel * panel_rows;
+            Matrix rows = linears[i]->matrix;
+            rows.rows = std::min(part.panels * panel_rows, rows.rows - first_row);
+            if (window.is_pinned(number)) {
+                rows.packed = window.pinned(number);
+                pinned.push_back(rows_of(products[i], rows, first_row));
+            } else {
+                streamed.emplace_back(number, rows_of(products[i], rows, first_row));
+            }
+        }
+    }
+    if (!pinned.empty()) multiply(std::span<const AnyProduct>(pinned));
+    for (auto& [number, product] : streamed) {
+        CHAOS_TRY(product.matrix.packed, window.acquire(number));
+        multiply(std::span<const AnyProduct>(&product, 1));
+        window.release(number);
+    }
+    return {};
+}
+
+template <class AnyProduct, class Multiply>
+Result<void> multiply_all(const Model& model, std::initializer_list<const Linear*> linears,
+                          std::span<const AnyProduct> products, const Multiply& multiply) {
+    if (model.window() != nullptr)
+        return multiply_parts(*model.window(), std::span(linears.begin(), linears.size()), products, multiply);
+    multiply(products);
+    return {};
+}
+
 }  // namespace
 
 Engine::Engine(const Model& model, Pool& pool)
@@ -36,16 +87,38 @@ Engine::Engine(const Model& model, Pool& pool)
       output_block_(block_columns(config_.heads / config_.kv_heads * config_.head_width)),
       down_block_(block_columns(config_.ffn)) {}
 
+std::uint64_t Engine::bytes(const Config& config, std::size_t tokens, std::size_t logits) {
+    const auto wide = [](std::int64_t width) { return static_cast<std::uint64_t>(width); };
+    const std::uint64_t columns = wide(std::max({config.width, config.query_width(), config.ffn}));
+    const std::uint64_t floats =
+        wide(config.width + config.head_width + 2 * config.query_width() + 2 * config.kv_width() + 2 * config.ffn) +
+        columns;
+    // Sums are integers of 8 bytes, activations may be floats and bytes with scales and offsets.
+    const std::uint64_t row = floats * sizeof(float) + wide(config.width) * sizeof(std::int64_t) + columns * 3 / 2;
+    return tokens * row + logits * wide(config.vocab) * sizeof(float);
+}
+
+std::size_t Engine::batch_tokens() const {
+    return model_.window() != nullptr ? model_.window()->plan().batch.tokens : max_tokens;
+}
+
 Result<std::span<const float>> Engine::forward(std::span<const Piece> pieces) {
     CHAOS_CHECK(lay_out(pieces));
+    if (auto computed = compute(); !computed) {
+        for (const Piece& piece : pieces) piece.cache->cut(piece.cache->size() - piece.tokens.size());
+        return Error(computed.error());
+    }
+    return std::span<const float>(logits_);
+}
+
+Result<void> Engine::compute() {
     start();
     for (std::size_t index = 0; index < model_.layers().size(); ++index) {
         const LayerWeights& layer = model_.layers()[index];
-        attention(index, layer);
-        ffn(layer);
+        CHAOS_CHECK(attention(index, layer));
+        CHAOS_CHECK(ffn(layer));
     }
-    head();
-    return std::span<const float>(logits_);
+    return head();
 }
 
 Result<void> Engine::lay_out(std::span<const Piece> pieces) {
@@ -61,7 +134,7 @@ Result<void> Engine::lay_out(std::span<const Piece> pieces) {
                 return Error{"there is no token " + std::to_string(token) + ": the model has " +
                              std::to_string(config_.vocab)};
     }
-    CHAOS_ASSERT(tokens > 0 && tokens <= max_tokens);
+    CHAOS_ASSERT(tokens > 0 && tokens <= batch_tokens());
     rows_.clear();
     for (const Piece& piece : pieces) {
         for (std::size_t i = 0; i < piece.tokens.size(); ++i)
@@ -89,6 +162,7 @@ void Engine::start() {
         angles_of(rows_[row].position, angle_steps_, row_of(cosines_, row, config_.head_width / 2),
                   row_of(sines_, row, config_.head_width / 2));
     });
+    if (model_.window() != nullptr) model_.release_embeddings();
 }
 
 void Engine::normalize(std::span<const float> weights, Activations::Forms forms) {
@@ -101,14 +175,19 @@ void Engine::normalize(std::span<const float> weights, Activations::Forms forms)
     });
 }
 
-void Engine::attention(std::size_t index, const LayerWeights& layer) {
+Result<void> Engine::multiply_floats(std::initializer_list<const Linear*> linears, std::span<const Product> products) {
+    return multiply_all(model_, linears, products,
+                        [&](std::span<const Product> some) { multiply(pool_, activations_, some); });
+}
+
+Result<void> Engine::attention(std::size_t index, const LayerWeights& layer) {
     normalize(layer.attention_norm, forms_of({&layer.query, &layer.key, &layer.value}));
     const auto queries = static_cast<std::size_t>(config_.query_width());
     const auto keys = static_cast<std::size_t>(config_.kv_width());
     const std::array products = {Product{layer.query.matrix, queries_.data(), queries},
                                  Product{layer.key.matrix, keys_.data(), keys},
                                  Product{layer.value.matrix, values_.data(), keys}};
-    multiply(pool_, activations_, products);
+    CHAOS_CHECK(multiply_floats({&layer.query, &layer.key, &layer.value}, products));
     pool_.run(rows_.size(), [&](std::size_t row) { prepare_heads(index, layer, row); });
     const auto kv_heads = static_cast<std::size_t>(config_.kv_heads);
     pool_.run(rows_.size() * kv_heads,
@@ -116,7 +195,7 @@ void Engine::attention(std::size_t index, const LayerWeights& layer) {
     activations_.resize(rows_.size(), queries, forms_of({&layer.output}));
     pool_.run(rows_.size(),
               [&](std::size_t row) { activations_.set(row, row_of(attended_, row, config_.query_width())); });
-    add_product(layer.output, output_block_);
+    return add_product(layer.output, output_block_);
 }
 
 // Biases, norms and RoPE of one token's queries and keys; its keys and values go into the cache.
@@ -155,12 +234,12 @@ void Engine::attend_row(std::size_t index, std::size_t row, std::size_t kv_head)
                         row_of(attended_, row, config_.query_width()).subspan(kv_head * group, group));
 }
 
-void Engine::ffn(const LayerWeights& layer) {
+Result<void> Engine::ffn(const LayerWeights& layer) {
     normalize(layer.ffn_norm, forms_of({&layer.gate, &layer.up}));
     const auto width = static_cast<std::size_t>(config_.ffn);
     const std::array products = {Product{layer.gate.matrix, gates_.data(), width},
                                  Product{layer.up.matrix, ups_.data(), width}};
-    multiply(pool_, activations_, products);
+    CHAOS_CHECK(multiply_floats({&layer.gate, &layer.up}, products));
     activations_.resize(rows_.size(), width, forms_of({&layer.down}));
     pool_.run(rows_.size(), [&](std::size_t row) {
         const std::span<float> gates = row_of(gates_, row, config_.ffn);
@@ -170,39 +249,42 @@ void Engine::ffn(const LayerWeights& layer) {
         silu_times(gates, ups, gates);
         activations_.set(row, gates);
     });
-    add_product(layer.down, down_block_);
+    return add_product(layer.down, down_block_);
 }
 
 // What the activations give is added to the hidden state.
-void Engine::add_product(const Linear& linear, std::size_t block_columns) {
+Result<void> Engine::add_product(const Linear& linear, std::size_t block_columns) {
     const auto width = static_cast<std::size_t>(config_.width);
     sums_.assign(rows_.size() * width, 0);
     const std::array products = {FixedProduct{linear.matrix, sums_.data(), width}};
-    multiply_fixed(pool_, activations_, block_columns, products);
+    CHAOS_CHECK(multiply_all(
+        model_, {&linear}, std::span<const FixedProduct>(products),
+        [&](std::span<const FixedProduct> some) { multiply_fixed(pool_, activations_, block_columns, some); }));
     pool_.run(rows_.size(), [&](std::size_t row) {
         const std::span<float> hidden = row_of(hidden_, row, config_.width);
         add_fixed(std::span(sums_).subspan(row * width, width), hidden);
         add_bias(linear, hidden);
     });
+    return {};
 }
 
-void Engine::head() {
+Result<void> Engine::head() {
     std::vector<std::size_t> asked;
     for (std::size_t row = 0; row < rows_.size(); ++row)
         if (rows_[row].logits) asked.push_back(row);
     const auto vocab = static_cast<std::size_t>(config_.vocab);
     logits_.resize(asked.size() * vocab);
-    if (asked.empty()) return;
+    if (asked.empty()) return {};
     Activations::Forms forms;
-    forms.add(model_.head().format);
+    forms.add(model_.head().matrix.format);
     activations_.resize(asked.size(), static_cast<std::size_t>(config_.width), forms);
     pool_.run(asked.size(), [&](std::size_t i) {
         const std::span<float> hidden = row_of(hidden_, asked[i], config_.width);
         rms_norm(hidden, model_.final_norm(), static_cast<float>(config_.norm_epsilon), hidden);
         activations_.set(i, hidden);
     });
-    const std::array products = {Product{model_.head(), logits_.data(), vocab}};
-    multiply(pool_, activations_, products);
+    const std::array products = {Product{model_.head().matrix, logits_.data(), vocab}};
+    return multiply_floats({&model_.head()}, products);
 }
 
 }  // namespace chaos::infer

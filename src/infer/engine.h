@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -35,16 +36,21 @@ struct Piece {
 
 class Engine {
 public:
-    // Tokens of one forward(). A longer prompt is given in several pieces.
+    // Tokens of one forward(), at most. A longer prompt is given in several pieces.
     static constexpr std::size_t max_tokens = 256;
+    // What a forward() of so many tokens, of which `logits` are asked for, takes beside weights and caches.
+    [[nodiscard]] static std::uint64_t bytes(const Config& config, std::size_t tokens, std::size_t logits);
 
     // Both must outlive it.
     Engine(const Model& model, Pool& pool);
 
     [[nodiscard]] const Config& config() const { return config_; }
+    // Tokens of one forward(): fewer than max_tokens where memory is short.
+    [[nodiscard]] std::size_t batch_tokens() const;
 
     // Appends the pieces to their caches (each cache once) and returns the logits asked for, row after row in the order
     // of pieces and tokens. They are good until the next call. On an error nothing was appended.
+    // Weights that cannot be read are one (window.h).
     [[nodiscard]] Result<std::span<const float>> forward(std::span<const Piece> pieces);
 
 private:
@@ -56,14 +62,17 @@ private:
         bool logits = false;
     };
     [[nodiscard]] Result<void> lay_out(std::span<const Piece> pieces);
+    [[nodiscard]] Result<void> compute();
     void start();
     void normalize(std::span<const float> weights, Activations::Forms forms);
-    void attention(std::size_t index, const LayerWeights& layer);
+    [[nodiscard]] Result<void> multiply_floats(std::initializer_list<const Linear*> linears,
+                                               std::span<const Product> products);
+    [[nodiscard]] Result<void> attention(std::size_t index, const LayerWeights& layer);
     void attend_row(std::size_t index, std::size_t row, std::size_t kv_head);
     void prepare_heads(std::size_t index, const LayerWeights& layer, std::size_t row);
-    void ffn(const LayerWeights& layer);
-    void add_product(const Linear& linear, std::size_t block_columns);
-    void head();
+    [[nodiscard]] Result<void> ffn(const LayerWeights& layer);
+    [[nodiscard]] Result<void> add_product(const Linear& linear, std::size_t block_columns);
+    [[nodiscard]] Result<void> head();
 
     std::span<float> row_of(std::vector<float>& values, std::size_t row, std::int64_t width) const {
         const auto size = static_cast<std::size_t>(width);

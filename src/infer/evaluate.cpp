@@ -16,12 +16,15 @@ double nll_of(std::span<const float> logits, TokenId token) {
 
 }  // namespace
 
+std::size_t max_evaluated_logits(std::size_t vocab) {
+    return std::clamp<std::size_t>((std::size_t{1} << 22) / vocab, 1, Engine::max_tokens);
+}
+
 Result<Evaluation> evaluate(Engine& engine, std::span<const TokenId> tokens, std::size_t context, KvType kv_type,
                             const std::function<void(std::size_t)>& progress) {
     if (tokens.empty()) return Error{"there is nothing to evaluate: the text has no tokens"};
     const auto vocab = static_cast<std::size_t>(engine.config().vocab);
-    // Logits of a large vocabulary are many: some tokens at a time.
-    const std::size_t step = std::clamp<std::size_t>((std::size_t{1} << 22) / vocab, 1, Engine::max_tokens);
+    const std::size_t step = std::min(max_evaluated_logits(vocab), engine.batch_tokens());
     CHAOS_TRY(KvCache cache, KvCache::make(engine.config(), std::min(context, tokens.size()), kv_type));
     Evaluation result;
     double sum = 0.0;

@@ -18,6 +18,9 @@ struct Evaluation {
     std::vector<float> last_logits;  // behind the last token
 };
 
+// Logits of a large vocabulary are many: of so many tokens they are computed at once.
+[[nodiscard]] std::size_t max_evaluated_logits(std::size_t vocab);
+
 // A text longer than `context` tokens is cut into windows of that many, and each begins anew. `progress` may be empty.
 [[nodiscard]] Result<Evaluation> evaluate(Engine& engine, std::span<const TokenId> tokens, std::size_t context,
                                           KvType kv_type, const std::function<void(std::size_t tokens)>& progress = {});

@@ -1,25 +1,30 @@
 // A model in memory: its weights, packed for the kernels while they are read, a few rows at a time: never twice in
-// memory. F32, F16, BF16, Q8_0 and Q4_0 stay what they are; other blocks are kept as Q8_0, whose rounding is far finer
-// than theirs. Embeddings stay in the file, of which a token needs one row.
+// memory (packing.h). Where not all of them may be in memory, a window streams what is missing (window.h). Embeddings
+// stay in the file, of which a token needs one row.
 #pragma once
 
 #include "base/result.h"
 #include "infer/huge_pages.h"
 #include "infer/matrix.h"
 #include "infer/model_file.h"
+#include "infer/packing.h"
 #include "infer/pool.h"
+#include "infer/window.h"
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace chaos::infer {
 
 // A matrix and what is added to its products: nothing, or a value for each row.
 struct Linear {
-    Matrix matrix;
+    Matrix matrix;  // without memory where the model has a window
     std::vector<float> bias;
+    std::size_t first_part = 0;  // of the window
+    std::size_t last_part = 0;   // behind the last one
 };
 
 struct LayerWeights {
@@ -36,32 +41,41 @@ struct LayerWeights {
     Linear down;
 };
 
-// How much has been read.
-using Progress = std::function<void(std::uint64_t bytes, std::uint64_t of_bytes)>;
-
 class Model {
 public:
-    // Keeps the file, for embeddings. `progress` is called now and then by the calling thread; it may be empty.
+    // All weights in memory. Keeps the file, for embeddings. `progress` is called now and then by the calling thread;
+    // it may be empty.
     static Result<Model> load(ModelFile file, Pool& pool, const Progress& progress);
+    // Weights in a window of packed_tensors(file).
+    static Model in_window(ModelFile file, std::unique_ptr<Window> window);
 
     [[nodiscard]] const Config& config() const { return file_.config(); }
     [[nodiscard]] const ModelFile& file() const { return file_; }
+    [[nodiscard]] std::span<const PackedTensor> tensors() const { return tensors_; }
     [[nodiscard]] std::span<const LayerWeights> layers() const { return layers_; }
     [[nodiscard]] const std::vector<float>& final_norm() const { return final_norm_; }
-    [[nodiscard]] const Matrix& head() const { return head_; }
-    [[nodiscard]] std::uint64_t packed_bytes() const { return memory_.bytes().size(); }
+    [[nodiscard]] const Linear& head() const { return head_; }
+    // Null where all weights are in memory.
+    [[nodiscard]] Window* window() const { return window_.get(); }
 
     // The embedding of a token; `out` has the model's width.
     void embed(std::int64_t token, std::span<float> out) const;
+    // Embeddings that were read stay in memory until somebody else needs it, or this is called.
+    void release_embeddings() const;
 
 private:
-    explicit Model(ModelFile file) : file_(std::move(file)) {}
+    explicit Model(ModelFile file) : file_(std::move(file)), tensors_(packed_tensors(file_)) {}
+    void collect();
+    [[nodiscard]] Linear linear(const std::string& weight, const std::string& bias) const;
+    [[nodiscard]] LayerWeights layer(std::int64_t index) const;
 
     ModelFile file_;
+    std::vector<PackedTensor> tensors_;
     HugePages memory_;
+    std::unique_ptr<Window> window_;
     std::vector<LayerWeights> layers_;
     std::vector<float> final_norm_;
-    Matrix head_;
+    Linear head_;
 };
 
 }  // namespace chaos::infer

@@ -127,9 +127,9 @@ Result<ModelFile> ModelFile::open(const std::filesystem::path& path) {
 
 Result<void> ModelFile::open_folder() {
     CHAOS_TRY(config_, read_config(path_));
-    CHAOS_TRY(const auto paths, state::weight_files(path_));
+    CHAOS_TRY(weight_paths_, state::weight_files(path_));
     std::map<std::string, StoredTensor, std::less<>> found;
-    for (const auto& path : paths) {
+    for (const auto& path : weight_paths_) {
         CHAOS_TRY(auto file, state::Safetensors::open(path));
         for (const auto& [name, entry] : file.tensors()) {
             StoredTensor tensor;
@@ -149,6 +149,7 @@ Result<void> ModelFile::open_folder() {
 
 Result<void> ModelFile::open_gguf() {
     CHAOS_TRY(gguf_, Gguf::open(path_));
+    weight_paths_ = {path_};
     CHAOS_TRY(config_, read_config(*gguf_));
     std::map<std::string, StoredTensor, std::less<>> found;
     for (const auto& [name, entry] : gguf_->tensors()) {

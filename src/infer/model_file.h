@@ -57,6 +57,8 @@ public:
     static Result<ModelFile> open(const std::filesystem::path& path);
 
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+    // The files that hold tensors.
+    [[nodiscard]] const std::vector<std::filesystem::path>& weight_paths() const { return weight_paths_; }
     [[nodiscard]] const Config& config() const { return config_; }
     // A tensor of tensors_of(config()).
     [[nodiscard]] const StoredTensor& tensor(std::string_view name) const;
@@ -71,6 +73,7 @@ private:
     Result<void> check(std::map<std::string, StoredTensor, std::less<>> found, bool gguf_names);
 
     std::filesystem::path path_;
+    std::vector<std::filesystem::path> weight_paths_;
     Config config_;
     std::map<std::string, StoredTensor, std::less<>> tensors_;
     std::vector<state::Safetensors> safetensors_;

@@ -20,8 +20,12 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
 
 }  // namespace
 
+std::size_t Scheduler::min_batch(std::size_t sequences) {
+    return std::max(2 * sequences, max_guessing * (Drafter::max_draft + 1));
+}
+
 Result<Scheduler> Scheduler::make(Engine& engine, const Options& options) {
-    CHAOS_ASSERT(options.sequences > 0 && options.sequences <= Engine::max_tokens / 2 && options.context > 0);
+    CHAOS_ASSERT(options.sequences > 0 && options.context > 0 && engine.batch_tokens() >= min_batch(options.sequences));
     Scheduler scheduler(engine, options);
     for (std::size_t i = 0; i < options.sequences; ++i) {
         CHAOS_TRY(auto cache, KvCache::make(engine.config(), options.context, options.kv_type));
@@ -75,7 +79,12 @@ bool Scheduler::step() {
         pieces.push_back({&members[i]->cache, tokens[i], complete ? each.guess.size() + 1 : 0});
     }
     const auto logits = engine_->forward(pieces);
-    CHAOS_ASSERT(logits.ok());  // submit() has refused what it would refuse
+    if (!logits) {
+        // submit() has refused what the engine would: the weights cannot be read.
+        for (Sequence* member : members)
+            if (member->job) end(*member, Ending::failed, logits.error().message);
+        return true;
+    }
     std::size_t row = 0;
     const auto vocab = static_cast<std::size_t>(engine_->config().vocab);
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -137,8 +146,8 @@ void Scheduler::plan(std::vector<Sequence*>& members, std::vector<std::vector<To
     std::size_t decoding = 0;
     for (const Sequence& each : sequences_)
         if (each.job && pending(each) == 1) ++decoding;
-    std::size_t room = Engine::max_tokens;
-    std::size_t prompt_room = decoding > 0 ? prompt_tokens_beside_others : Engine::max_tokens;
+    std::size_t room = engine_->batch_tokens();
+    std::size_t prompt_room = decoding > 0 ? prompt_tokens_beside_others : room;
     std::vector<Sequence*> order;
     for (Sequence& each : sequences_)
         if (each.job) order.push_back(&each);

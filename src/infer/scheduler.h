@@ -30,7 +30,7 @@ enum class Ending {
     length,     // max_tokens
     context,    // the sequence is full: max_tokens did not fit
     cancelled,  // by cancel()
-    failed,     // the logits are not numbers
+    failed,     // the logits are not numbers, or weights cannot be read
 };
 
 struct Request {
@@ -65,6 +65,9 @@ public:
         KvType kv_type = KvType::f16;
         bool speculate = true;
     };
+
+    // So many tokens at once, and logits of them all, the engine must be able to compute.
+    [[nodiscard]] static std::size_t min_batch(std::size_t sequences);
 
     // `engine` must outlive it.
     static Result<Scheduler> make(Engine& engine, const Options& options);

@@ -1,0 +1,131 @@
+#include "infer/packed_file.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "infer/window_plan.h"
+
+#include <sys/stat.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <type_traits>
+
+namespace chaos::infer {
+namespace {
+
+constexpr std::uint32_t packed_file_version = 1;
+
+// As it lies in the file, in the order of bytes of the machine that made it: another one finds another version.
+struct Header {
+    std::array<char, 8> magic{'c', 'h', 'a', 'o', 's', 'p', 'k', 'd'};
+    std::uint32_t version = packed_file_version;
+    std::uint32_t header_bytes = packed_file_header_bytes;
+    std::uint64_t weight_bytes = 0;
+    std::uint64_t file_bytes = 0;
+    Digest identity{};
+    bool operator==(const Header&) const = default;
+};
+static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 64);
+
+template <class T>
+void add_value(Sha256& hash, const T& value) {
+    hash.add(std::as_bytes(std::span(&value, 1)));
+}
+
+Result<Digest> identity_of(const ModelFile& file) {
+    Sha256 hash;
+    add_value(hash, packed_file_version);
+    for (const std::filesystem::path& path : file.weight_paths()) {
+        struct stat info{};
+        if (::stat(path.c_str(), &info) != 0)
+            return Error{"cannot read " + path.string() + ": " + std::strerror(errno)};
+        add_value(hash, static_cast<std::uint64_t>(info.st_size));
+        add_value(hash, static_cast<std::int64_t>(info.st_mtim.tv_sec));
+        add_value(hash, static_cast<std::int64_t>(info.st_mtim.tv_nsec));
+    }
+    for (const PackedTensor& tensor : packed_tensors(file)) {
+        const StoredTensor& stored = file.tensor(tensor.name);
+        hash.add(tensor.name);
+        for (const std::uint64_t number :
+             {static_cast<std::uint64_t>(stored.type), stored.rows, stored.columns, stored.paired_head})
+            add_value(hash, number);
+        hash.add(stored.bytes.first(std::min<std::size_t>(stored.bytes.size(), 4096)));
+    }
+    return hash.finish();
+}
+
+Header header_of(const Digest& identity, std::uint64_t weight_bytes) {
+    Header header;
+    header.weight_bytes = weight_bytes;
+    header.file_bytes =
+        packed_file_header_bytes + (weight_bytes + direct_read_bytes - 1) / direct_read_bytes * direct_read_bytes;
+    header.identity = identity;
+    return header;
+}
+
+bool is_whole(const std::filesystem::path& path, const Header& wanted) {
+    std::error_code error;
+    if (std::filesystem::file_size(path, error) != wanted.file_bytes || error) return false;
+    Header found;
+    std::ifstream stream(path, std::ios::binary);
+    std::array<char, sizeof(Header)> bytes{};
+    if (!stream.read(bytes.data(), bytes.size())) return false;
+    std::memcpy(&found, bytes.data(), bytes.size());
+    return found == wanted;
+}
+
+Result<void> write_panels(const ModelFile& file, std::span<const PackedTensor> tensors, Pool& pool,
+                          const Progress& progress, const Sink& sink) {
+    const std::uint64_t all = packed_bytes(tensors);
+    std::uint64_t done = 0;
+    std::vector<std::byte> panels;
+    for (const PackedTensor& tensor : tensors) {
+        const std::size_t bytes = panel_bytes(tensor.shape.format, tensor.shape.columns);
+        const std::size_t count = panels_of(tensor.shape.rows);
+        const std::size_t step = panels_at_once(tensor);
+        for (std::size_t first = 0; first < count; first += step) {
+            panels.resize(std::min(step, count - first) * bytes);
+            CHAOS_CHECK(pack_panels(file, tensor, first, panels.size() / bytes, pool, panels.data()));
+            CHAOS_CHECK(sink(panels));
+            done += panels.size();
+            if (progress) progress(done, all);
+        }
+    }
+    return {};
+}
+
+// Says how much room is missing before it is filled.
+Result<void> check_room(const std::filesystem::path& folder, std::uint64_t bytes) {
+    std::error_code error;
+    const std::filesystem::space_info space = std::filesystem::space(folder, error);
+    if (!error && space.available < bytes)
+        return Error{"the packed weights need " + bytes_text(bytes) + " in " + folder.string() + ", where " +
+                     bytes_text(space.available) + " are free: make room, or name another folder by --cache"};
+    return {};
+}
+
+}  // namespace
+
+Result<std::filesystem::path> packed_file(const ModelFile& file, std::span<const PackedTensor> tensors,
+                                          const std::filesystem::path& folder, Pool& pool, const Progress& progress) {
+    CHAOS_TRY(const Digest identity, identity_of(file));
+    const Header header = header_of(identity, packed_bytes(tensors));
+    const std::filesystem::path path = folder / (hex(std::span(identity).first(16)) + ".packed");
+    if (is_whole(path, header)) return path;
+    CHAOS_CHECK(make_folder(folder));
+    CHAOS_CHECK(check_room(folder, header.file_bytes));
+    const auto fill = [&](const Sink& sink) -> Result<void> {
+        std::array<std::byte, packed_file_header_bytes> first{};
+        std::memcpy(first.data(), &header, sizeof header);
+        CHAOS_CHECK(sink(first));
+        CHAOS_CHECK(write_panels(file, tensors, pool, progress, sink));
+        const std::array<std::byte, direct_read_bytes> zeros{};
+        return sink(std::span(zeros).first(header.file_bytes - packed_file_header_bytes - header.weight_bytes));
+    };
+    CHAOS_CHECK(write_file_atomically(path, fill));
+    return path;
+}
+
+}  // namespace chaos::infer
