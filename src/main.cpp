@@ -144,6 +144,19 @@ void add_export(CLI::App& program, Job& job) {
 
 constexpr const char* model_help = "A Hugging Face folder or a GGUF file";
 
+// How much of the model may be in memory, and where the rest lies.
+template <class Options>
+void add_memory(CLI::App& command, Options& options) {
+    command
+        .add_option("--memory", options.memory,
+                    "Take no more than this in all, e.g. 2GB; weights that do not fit are streamed from disk")
+        ->type_name("SIZE");
+    command
+        .add_option("--cache", options.cache,
+                    "Keep weights for streaming in this folder (default: chaos in $XDG_CACHE_HOME or ~/.cache)")
+        ->type_name("DIR");
+}
+
 void add_generate(CLI::App& program, Job& job) {
     auto options = std::make_shared<chaos::cli::GenerateOptions>();
     CLI::App* command = program.add_subcommand("generate", "Let a model continue a text");
@@ -171,6 +184,7 @@ void add_generate(CLI::App& program, Job& job) {
                       "Compute token by token, without guesses from the context; the tokens are the same");
     command->add_option("--threads", options->threads, "Default: one per core")->type_name("N");
     command->add_option("--kv", options->kv, "Keep keys and values as f16 (default) or f32")->type_name("TYPE");
+    add_memory(*command, *options);
     command->add_flag("--json", options->json,
                       "Print one JSON object at the end: ids, text, ending, tokens_per_second");
     command->footer(
@@ -202,6 +216,7 @@ void add_eval(CLI::App& program, Job& job) {
     command->add_option("--threads", options->threads, "Default: one per core")->type_name("N");
     command->add_option("--kv", options->kv, "Keep keys and values as f32 (default) or f16, as generate does")
         ->type_name("TYPE");
+    add_memory(*command, *options);
     command->add_flag("--json", options->json,
                       "Print a JSON object: mean_nll, last_logits, tokens, predicted, windows");
     command->footer(

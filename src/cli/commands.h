@@ -169,6 +169,8 @@ struct GenerateOptions {
     bool no_speculation = false;
     std::size_t threads = 0;
     std::string kv = "f16";
+    std::string memory;           // "2GB"; empty: what the machine has
+    std::filesystem::path cache;  // of packed weights, where not all fit into memory
     bool json = false;
 };
 [[nodiscard]] Result<void> generate(const GenerateOptions& options);
@@ -180,6 +182,8 @@ struct EvalOptions {
     std::size_t context = 0;          // 0: the model's
     std::size_t threads = 0;
     std::string kv = "f32";
+    std::string memory;           // "2GB"; empty: what the machine has
+    std::filesystem::path cache;  // of packed weights, where not all fit into memory
     bool json = false;
 };
 [[nodiscard]] Result<void> evaluate(const EvalOptions& options);

@@ -23,19 +23,26 @@ Result<void> evaluate(const EvalOptions& options) {
         if (text.size() > text::max_text_bytes) return Error{options.text_file.string() + " is too large"};
         tokens = tokenizer.encode(text);
     }
-    CHAOS_TRY(const auto loaded, load_model(std::move(file), options.threads));
-    const auto most = static_cast<std::size_t>(loaded->model->config().max_context);
+    const infer::Config& config = file.config();
+    const auto most = static_cast<std::size_t>(config.max_context);
     const std::size_t context = options.context > 0 ? std::min(options.context, most) : most;
+    const LoadOptions needs = {.threads = options.threads,
+                               .memory = options.memory,
+                               .cache = options.cache,
+                               .kv_bytes = infer::KvCache::bytes(config, std::min(context, tokens.size()), kv_type),
+                               .logits = infer::max_evaluated_logits(static_cast<std::size_t>(config.vocab))};
+    CHAOS_TRY(const auto loaded, load_model(std::move(file), needs));
     const infer::Progress progress = progress_on_terminal("evaluating");
     CHAOS_TRY(const auto result, infer::evaluate(*loaded->engine, tokens, context, kv_type, [&](std::size_t done) {
                   if (progress) progress(done, tokens.size());
               }));
     if (options.json) {
-        const nlohmann::json line = {{"tokens", tokens.size()},
-                                     {"predicted", result.predicted},
-                                     {"windows", result.windows},
-                                     {"mean_nll", result.mean_nll},
-                                     {"last_logits", result.last_logits}};
+        nlohmann::json line = {{"tokens", tokens.size()},
+                               {"predicted", result.predicted},
+                               {"windows", result.windows},
+                               {"mean_nll", result.mean_nll},
+                               {"last_logits", result.last_logits}};
+        if (loaded->forecast) line["window"] = window_json(*loaded);
         std::printf("%s\n", line.dump().c_str());
         return {};
     }

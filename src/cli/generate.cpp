@@ -103,7 +103,8 @@ private:
     Clock::time_point last_ = begin_;
 };
 
-void print_json(const Answer& answer, std::span<const TokenId> prompt, bool text, const infer::Scheduler& scheduler) {
+void print_json(const Answer& answer, std::span<const TokenId> prompt, bool text, const infer::Scheduler& scheduler,
+                const LoadedModel& loaded) {
     json result = {{"prompt_ids", prompt},
                    {"ids", answer.ids()},
                    {"ending", name_of(answer.ended().ending)},
@@ -111,6 +112,7 @@ void print_json(const Answer& answer, std::span<const TokenId> prompt, bool text
                    {"tokens_per_second", answer.tokens_per_second()},
                    {"guessed_tokens", scheduler.guessed()},
                    {"guessed_right", scheduler.guessed_right()}};
+    if (loaded.forecast) result["window"] = window_json(loaded);
     if (text) result["text"] = answer.text();
     std::printf("%s\n", result.dump().c_str());
 }
@@ -138,13 +140,19 @@ Result<void> generate(const GenerateOptions& options) {
         return Error{"the prompt has " + std::to_string(request.prompt.size()) + " tokens, the model's context only " +
                      std::to_string(most)};
 
-    CHAOS_TRY(const auto loaded, load_model(std::move(file), options.threads));
-    CHAOS_TRY(
-        auto scheduler,
-        infer::Scheduler::make(*loaded->engine, {.sequences = 1,
-                                                 .context = std::min(most, request.prompt.size() + options.max_tokens),
-                                                 .kv_type = kv_type,
-                                                 .speculate = !options.no_speculation}));
+    const std::size_t context = std::min(most, request.prompt.size() + options.max_tokens);
+    const std::size_t tokens = infer::Scheduler::min_batch(1);
+    const LoadOptions needs = {.threads = options.threads,
+                               .memory = options.memory,
+                               .cache = options.cache,
+                               .kv_bytes = infer::KvCache::bytes(file.config(), context, kv_type),
+                               .min_tokens = tokens,
+                               .logits = tokens};
+    CHAOS_TRY(const auto loaded, load_model(std::move(file), needs));
+    CHAOS_TRY(auto scheduler,
+              infer::Scheduler::make(
+                  *loaded->engine,
+                  {.sequences = 1, .context = context, .kv_type = kv_type, .speculate = !options.no_speculation}));
     const std::vector<TokenId> prompt = request.prompt;
     Answer answer(tokenizer ? &*tokenizer : nullptr, prompt, options);
     CHAOS_CHECK(scheduler.submit(std::move(request), answer.listener(loaded->model->config(), options.ignore_eos)));
@@ -153,12 +161,15 @@ Result<void> generate(const GenerateOptions& options) {
     if (answer.ended().ending == Ending::failed) return Error{answer.ended().error};
     answer.finish();
     if (options.json) {
-        print_json(answer, prompt, tokenizer.ok(), scheduler);
+        print_json(answer, prompt, tokenizer.ok(), scheduler, *loaded);
         return {};
     }
     std::printf("\n");
     if (answer.ended().ending == Ending::context)
         std::fprintf(stderr, "chaos: the text ends because the model's context of %zu tokens is full\n", most);
+    if (loaded->forecast && answer.tokens_per_second() > 0.0)
+        std::fprintf(stderr, "%.0f ms per token, where %.0f were expected\n", 1e3 / answer.tokens_per_second(),
+                     loaded->forecast->token_s() * 1e3);
     if (::isatty(STDERR_FILENO) == 1)
         std::fprintf(stderr, "%zu tokens, %.1f tokens/s\n", answer.ids().size(), answer.tokens_per_second());
     return {};

@@ -1,28 +1,122 @@
 #include "cli/loaded_model.h"
 
-#include <unistd.h>
+#include "infer/packed_file.h"
 
+#include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 namespace chaos::cli {
+namespace {
 
-LoadedModel::LoadedModel(std::size_t threads, infer::ModelFile& file, const infer::Progress& progress)
-    : pool(threads), model(infer::Model::load(std::move(file), pool, progress)) {
-    if (model) engine.emplace(*model, pool);
+// What the program takes after the plan was made and nobody counts: code that runs later, stacks, samplers, output,
+// and the end of huge pages.
+constexpr std::uint64_t later_bytes = std::uint64_t{6} << 20;
+
+// A number of a file of /proc that counts kilobytes, in bytes.
+Result<std::uint64_t> memory_field(const char* path, std::string_view name) {
+    std::ifstream file(path);
+    std::string word;
+    std::uint64_t kibibytes = 0;
+    while (file >> word)
+        if (word == name && file >> kibibytes) return kibibytes * 1024;
+    return Error{std::string(path) + " does not tell " + std::string(name)};
 }
+
+Result<std::uint64_t> budget_of(const LoadOptions& options) {
+    if (!options.memory.empty()) return parse_bytes(options.memory);
+    CHAOS_TRY(const std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
+    // Some stays for others; what the program has already is not among the available.
+    CHAOS_TRY(const std::uint64_t resident, memory_field("/proc/self/status", "VmRSS:"));
+    return available / 10 * 9 + resident;
+}
+
+std::vector<infer::Batch> batches_of(const infer::Config& config, const LoadOptions& options) {
+    constexpr std::size_t fewest_tokens = 16;
+    const std::size_t fewest = std::max(options.min_tokens, fewest_tokens);
+    std::vector<infer::Batch> batches;
+    for (std::size_t tokens = infer::Engine::max_tokens;; tokens = std::max(tokens / 2, fewest)) {
+        batches.push_back({tokens, infer::Engine::bytes(config, tokens, std::min(tokens, options.logits))});
+        if (tokens <= fewest) return batches;
+    }
+}
+
+Result<std::filesystem::path> cache_folder(const std::filesystem::path& named) {
+    if (!named.empty()) return named;
+    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
+        return std::filesystem::path(folder) / "chaos";
+    if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+        return std::filesystem::path(home) / ".cache" / "chaos";
+    return Error{"weights that do not fit into memory are kept packed on disk: name a folder for them by --cache"};
+}
+
+void show_forecast(const LoadedModel& loaded) {
+    const infer::Window& window = *loaded.model->window();
+    const infer::Forecast& forecast = *loaded.forecast;
+    std::fprintf(stderr, "%s\nexpecting %.0f ms per token: %.0f ms to read at %s/s (%s), %.0f ms to compute\n",
+                 window.plan().explanation.c_str(), forecast.token_s() * 1e3, forecast.disk_s() * 1e3,
+                 infer::bytes_text(static_cast<std::uint64_t>(forecast.disk_bytes_per_s)).c_str(), window.reader_name(),
+                 forecast.compute_s * 1e3);
+}
+
+}  // namespace
 
 std::size_t threads_or_all(std::size_t threads) {
     return threads > 0 ? threads : std::max<std::size_t>(1, std::thread::hardware_concurrency());
 }
 
-Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, std::size_t threads) {
-    const infer::Progress progress = progress_on_terminal("loading " + file.path().filename().string());
-    auto loaded = std::make_unique<LoadedModel>(threads_or_all(threads), file, progress);
-    if (!loaded->model) return Error(loaded->model.error());
+Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const LoadOptions& options) {
+    CHAOS_TRY(const std::uint64_t budget, budget_of(options));
+    const std::vector<infer::PackedTensor> tensors = infer::packed_tensors(file);
+    const std::vector<infer::Part> parts = infer::parts_of(tensors);
+    CHAOS_TRY(const std::uint64_t resident, memory_field("/proc/self/status", "VmRSS:"));
+    const std::vector<infer::Batch> batches = batches_of(file.config(), options);
+    CHAOS_TRY(const infer::WindowPlan plan, infer::plan_window({.budget_bytes = budget,
+                                                                .program_bytes = resident + later_bytes,
+                                                                .cache_bytes = options.kv_bytes,
+                                                                .batches = batches,
+                                                                .parts = parts}));
+    auto loaded = std::make_unique<LoadedModel>(threads_or_all(options.threads));
+    const std::string name = file.path().filename().string();
+    if (plan.resident) {
+        CHAOS_TRY(loaded->model,
+                  infer::Model::load(std::move(file), loaded->pool, progress_on_terminal("loading " + name)));
+    } else {
+        CHAOS_TRY(const std::filesystem::path cache, cache_folder(options.cache));
+        const infer::Progress packing = progress_on_terminal("packing " + name + " into " + cache.string());
+        CHAOS_TRY(const auto path, infer::packed_file(file, tensors, cache, loaded->pool, packing));
+        CHAOS_TRY(auto window, infer::Window::open(path, parts, plan, progress_on_terminal("loading " + name)));
+        loaded->model = infer::Model::in_window(std::move(file), std::move(window));
+        CHAOS_TRY(loaded->forecast, infer::forecast(*loaded->model, loaded->pool));
+        show_forecast(*loaded);
+    }
+    loaded->engine.emplace(*loaded->model, loaded->pool);
     return loaded;
+}
+
+nlohmann::json window_json(const LoadedModel& loaded) {
+    const infer::Window& window = *loaded.model->window();
+    const infer::WindowPlan& plan = window.plan();
+    const infer::Forecast& forecast = *loaded.forecast;
+    const auto peak = memory_field("/proc/self/status", "VmHWM:");
+    return {{"pinned_bytes", plan.pinned_bytes},
+            {"ring_bytes", plan.slots * plan.slot_bytes},
+            {"streamed_bytes_per_token", plan.streamed_bytes},
+            {"batch_tokens", plan.batch.tokens},
+            {"reader", window.reader_name()},
+            {"disk_bytes_per_second", forecast.disk_bytes_per_s},
+            {"expected_compute_seconds", forecast.compute_s},
+            {"expected_seconds_per_token", forecast.token_s()},
+            {"waited_seconds", window.waited_s()},
+            {"peak_resident_bytes", peak ? nlohmann::json(*peak) : nlohmann::json()}};
 }
 
 infer::Progress progress_on_terminal(const std::string& what) {
@@ -37,6 +131,26 @@ infer::Progress progress_on_terminal(const std::string& what) {
         else
             std::fprintf(stderr, "\r%s: %d %%\033[K", what.c_str(), percent);
     };
+}
+
+Result<std::uint64_t> parse_bytes(const std::string& text) {
+    double number = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    constexpr std::array<std::pair<std::string_view, double>, 8> units = {{{"kB", 1e3},
+                                                                           {"MB", 1e6},
+                                                                           {"GB", 1e9},
+                                                                           {"TB", 1e12},
+                                                                           {"KiB", 0x1p10},
+                                                                           {"MiB", 0x1p20},
+                                                                           {"GiB", 0x1p30},
+                                                                           {"TiB", 0x1p40}}};
+    const auto* const found =
+        std::find_if(units.begin(), units.end(), [&](const auto& each) { return each.first == unit; });
+    const double bytes = found != units.end() ? number * found->second : 0.0;
+    if (error != std::errc() || !(bytes >= 1.0 && bytes <= 1e18))
+        return Error{"--memory takes a size like 2GB, 500MB or 1.5GiB, not \"" + text + "\""};
+    return static_cast<std::uint64_t>(bytes);
 }
 
 Result<std::vector<text::TokenId>> parse_ids(const std::string& text) {

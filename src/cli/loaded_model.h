@@ -3,12 +3,15 @@
 
 #include "base/result.h"
 #include "infer/engine.h"
+#include "infer/forecast.h"
 #include "infer/model.h"
 #include "infer/pool.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,20 +19,36 @@
 namespace chaos::cli {
 
 struct LoadedModel {
-    LoadedModel(std::size_t threads, infer::ModelFile& file, const infer::Progress& progress);
+    explicit LoadedModel(std::size_t threads) : pool(threads) {}
 
     infer::Pool pool;
-    Result<infer::Model> model;
+    std::optional<infer::Model> model;
     std::optional<infer::Engine> engine;
+    std::optional<infer::Forecast> forecast;  // where the model has a window
 };
 
-// `threads` 0: one per core.
-[[nodiscard]] Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, std::size_t threads);
+struct LoadOptions {
+    std::size_t threads = 0;      // 0: one per core
+    std::string memory;           // "2GB" for everything; empty: what the machine has
+    std::filesystem::path cache;  // of packed weights; empty: chaos in the user's folder of caches
+    // What the command needs beside weights.
+    std::uint64_t kv_bytes = 0;
+    std::size_t min_tokens = 1;  // of one forward()
+    std::size_t logits = 1;      // of one forward(), at most
+};
+// Weights that the memory has no room for are streamed (infer/window.h); then standard error says what that will cost.
+[[nodiscard]] Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const LoadOptions& options);
 
 [[nodiscard]] std::size_t threads_or_all(std::size_t threads);
 
 // Shows on a terminal, in place, how much of something is done; elsewhere nothing.
 [[nodiscard]] infer::Progress progress_on_terminal(const std::string& what);
+
+// "2GB", "500MB", "1.5GiB"
+[[nodiscard]] Result<std::uint64_t> parse_bytes(const std::string& text);
+
+// For --json: the plan, what was expected of it and what it came to.
+[[nodiscard]] nlohmann::json window_json(const LoadedModel& loaded);
 
 // "1,2,3"
 [[nodiscard]] Result<std::vector<text::TokenId>> parse_ids(const std::string& text);
