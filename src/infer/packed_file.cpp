@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <type_traits>
@@ -52,6 +54,7 @@ Result<Digest> identity_of(const ModelFile& file) {
              {static_cast<std::uint64_t>(stored.type), stored.rows, stored.columns, stored.paired_head})
             add_value(hash, number);
         hash.add(stored.bytes.first(std::min<std::size_t>(stored.bytes.size(), 4096)));
+        release_mapped(stored.bytes);
     }
     return hash.finish();
 }
@@ -106,6 +109,23 @@ Result<void> check_room(const std::filesystem::path& folder, std::uint64_t bytes
     return {};
 }
 
+// Who was killed while it made the file left it half made, and it is large.
+Result<void> remove_half_made(const std::filesystem::path& path) {
+    const std::string begin = path.filename().string() + ".tmp-";
+    CHAOS_TRY(const auto names, list_folder(path.parent_path()));
+    for (const std::string& name : names) {
+        pid_t maker = 0;
+        if (!name.starts_with(begin)) continue;
+        std::from_chars(name.data() + begin.size(), name.data() + name.size(), maker);
+        std::error_code error;
+        if (maker > 0 && ::kill(maker, 0) != 0 && errno == ESRCH)
+            std::filesystem::remove(path.parent_path() / name, error);
+        if (error)
+            return Error{"cannot remove " + name + " from " + path.parent_path().string() + ": " + error.message()};
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<std::filesystem::path> packed_file(const ModelFile& file, std::span<const PackedTensor> tensors,
@@ -115,6 +135,7 @@ Result<std::filesystem::path> packed_file(const ModelFile& file, std::span<const
     const std::filesystem::path path = folder / (hex(std::span(identity).first(16)) + ".packed");
     if (is_whole(path, header)) return path;
     CHAOS_CHECK(make_folder(folder));
+    CHAOS_CHECK(remove_half_made(path));
     CHAOS_CHECK(check_room(folder, header.file_bytes));
     const auto fill = [&](const Sink& sink) -> Result<void> {
         std::array<std::byte, packed_file_header_bytes> first{};
