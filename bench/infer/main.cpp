@@ -1,10 +1,12 @@
-// ./dev bench infer [--quick]: how near the inference engine's kernels come to what the machine can do, measured in the
-// same run: reading weights as fast as memory gives them, multiplying as fast as a core can.
+// ./dev bench infer [--quick] [kernels|window]: how near the inference engine's kernels come to what the machine can
+// do, measured in the same run: reading weights as fast as memory gives them, multiplying as fast as a core can; and
+// what a memory smaller than the weights costs (window.h).
 #include "base/cpu_time.h"
 #include "busy_core.h"
 #include "machine.h"
 #include "report.h"
 #include "weights.h"
+#include "window.h"
 
 #include <algorithm>
 #include <array>
@@ -139,9 +141,13 @@ Result<void> measure_busy_core(BenchWeights& weights, std::size_t tokens, Report
     return {};
 }
 
-Result<void> run_bench(bool quick) {
-    const double load = load_average();
-    Report report;
+// Ratios of the window have a limit.
+std::string wanted_of(const std::string& figure) {
+    if (figure.ends_with("peak_of_budget")) return "<= 1.1";
+    return figure.ends_with("time_ratio") ? "<= 1.15" : "";
+}
+
+Result<void> measure_kernels(bool quick, Report& report) {
     const int rounds = quick ? 3 : 10;
     for (const Format format : {Format::q4_0, Format::q8_0, Format::f16, Format::bf16}) {
         CHAOS_TRY(BenchWeights weights, BenchWeights::make(format));
@@ -150,6 +156,17 @@ Result<void> run_bench(bool quick) {
         if (format != Format::q4_0) continue;
         measure_batches(weights, format, quick ? 2 : 5, report);
         CHAOS_CHECK(measure_busy_core(weights, quick ? 10 : 40, report));
+    }
+    return {};
+}
+
+Result<void> run_bench(bool quick, const std::string& section) {
+    const double load = load_average();
+    Report report;
+    if (section != "window") CHAOS_CHECK(measure_kernels(quick, report));
+    if (section != "kernels") {
+        CHAOS_TRY(const auto figures, measure_window(quick));
+        for (const Figure& figure : figures) report.add(figure.name, figure.value, 3, wanted_of(figure.name));
     }
     std::printf("%s%s\n", table_text(report.table).c_str(), json_line("infer", load, report.figures).c_str());
     return {};
@@ -160,12 +177,20 @@ Result<void> run_bench(bool quick) {
 
 int main(int count, char** arguments) {
     using namespace chaos::bench;
-    const bool quick = count == 2 && std::string(arguments[1]) == "--quick";
-    if (count > 2 || (count == 2 && !quick)) {
-        std::fprintf(stderr, "usage: bench_infer [--quick]\n");
-        return 1;
+    bool quick = false;
+    std::string section;
+    for (int i = 1; i < count; ++i) {
+        const std::string argument = arguments[i];
+        if (argument == "--quick") {
+            quick = true;
+        } else if (section.empty() && (argument == "kernels" || argument == "window")) {
+            section = argument;
+        } else {
+            std::fprintf(stderr, "usage: bench_infer [--quick] [kernels|window]\n");
+            return 1;
+        }
     }
-    const chaos::Result<void> done = run_bench(quick);
+    const chaos::Result<void> done = run_bench(quick, section);
     if (done.ok()) return 0;
     std::fprintf(stderr, "%s\n", done.error().message.c_str());
     return 1;

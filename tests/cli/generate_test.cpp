@@ -1,6 +1,7 @@
 #include "base/file.h"
 #include "cli/process.h"
 #include "shared.h"
+#include "synthetic_model.h"
 #include "temporary_folder.h"
 
 #include <gmock/gmock.h>
@@ -89,6 +90,36 @@ TEST(Generate, SeedsAndThreadsAndSpeculation) {
     const json first = ids({"--seed", "1"});
     EXPECT_EQ(first, ids({"--seed", "1", "--threads", "1", "--no-speculation"}));
     EXPECT_NE(first, ids({"--seed", "2"}));
+}
+
+TEST(Generate, StaysWithinTheMemoryItIsGiven) {
+    const TemporaryFolder folder;
+    const auto model = folder / "model.gguf";
+    ASSERT_TRUE(bench::write_synthetic_model(model, {.layers = 5, .vocabulary = 8000}));
+    const auto answer = [&](const std::vector<std::string>& more) {
+        std::vector<std::string> arguments = {"--ids", "1,2,3", "--max-tokens", "4", "--ignore-eos", "--json"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const Outcome outcome = generate(model, arguments);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return json::parse(outcome.out);
+    };
+    const json whole = answer({});
+    EXPECT_FALSE(whole.contains("window"));
+    const std::string cache = (folder / "cache").string();
+    for (const std::uint64_t megabytes : {60U, 100U}) {
+        const json windowed = answer({"--memory", std::to_string(megabytes) + "MB", "--cache", cache});
+        EXPECT_EQ(windowed["ids"], whole["ids"]);
+        const json& window = windowed["window"];
+        EXPECT_LT(window["peak_resident_bytes"].get<std::uint64_t>(), megabytes * 1'100'000) << window;
+        EXPECT_GT(window["streamed_bytes_per_token"].get<std::uint64_t>(), 180'000'000 - megabytes * 1'000'000);
+        EXPECT_GT(window["expected_seconds_per_token"].get<double>(), 0.0);
+    }
+    const Outcome small = generate(model, {"--ids", "1", "--memory", "9MB", "--cache", cache});
+    EXPECT_EQ(small.code, 2);
+    EXPECT_THAT(small.err, HasSubstr("a memory of 9.0 MB is too small"));
+    const Outcome odd = generate(model, {"--ids", "1", "--memory", "much"});
+    EXPECT_EQ(odd.code, 2);
+    EXPECT_THAT(odd.err, HasSubstr("--memory takes a size like 2GB"));
 }
 
 TEST(Generate, SaysWhatIsWrong) {

@@ -1,0 +1,139 @@
+#include "window.h"
+
+#include "infer/direct_reader.h"
+#include "infer/huge_pages.h"
+#include "infer/packing.h"
+#include "machine.h"
+#include "synthetic_model.h"
+#include "testbed/process.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace chaos::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Removed with everything in it.
+class Folder {
+public:
+    static Result<Folder> make() {
+        std::string name = (fs::temp_directory_path() / "chaos-bench-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) return Error{"cannot make a temporary folder"};
+        return Folder(name);
+    }
+    Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+    Folder& operator=(Folder&&) = delete;
+    ~Folder() {
+        std::error_code ignored;
+        if (!path_.empty()) fs::remove_all(path_, ignored);
+    }
+    [[nodiscard]] const fs::path& path() const { return path_; }
+
+private:
+    explicit Folder(fs::path path) : path_(std::move(path)) {}
+    fs::path path_;
+};
+
+Result<json> generate(const fs::path& model, const fs::path& cache, std::uint64_t budget_bytes, int tokens) {
+    std::vector<std::string> arguments = {
+        CHAOS_PROGRAM,          "generate",         model.string(), "--ids",  "1,2,3,4", "--max-tokens",
+        std::to_string(tokens), "--no-speculation", "--ignore-eos", "--json", "--cache", cache.string()};
+    if (budget_bytes > 0) {
+        arguments.emplace_back("--memory");
+        arguments.push_back(std::to_string(budget_bytes / 1000) + "kB");
+    }
+    CHAOS_TRY(const std::string out, testbed::run_program(arguments));
+    return json::parse(out);
+}
+
+double seconds_per_token(const json& answer) {
+    return 1.0 / answer["tokens_per_second"].get<double>();
+}
+
+// Of a file read from end to end, with as many and as large reads as a window has.
+Result<double> disk_rate(const fs::path& path, double seconds) {
+    constexpr std::size_t depth = 8;
+    constexpr std::size_t size = std::size_t{2} << 20;
+    CHAOS_TRY(const auto memory, infer::HugePages::allocate(depth * size));
+    CHAOS_TRY(const auto reader, infer::DirectReader::open(path, depth));
+    const std::uint64_t all = fs::file_size(path) / size;
+    std::uint64_t started = 0;
+    const auto start = [&](std::size_t tag) {
+        reader->start({tag, started++ % all * size, memory.bytes().subspan(tag * size, size)});
+    };
+    const double begin = seconds_now();
+    for (std::size_t tag = 0; tag < depth; ++tag) start(tag);
+    std::uint64_t read = 0;
+    std::uint64_t ended = 0;
+    double rate = 0.0;
+    while (ended < started) {
+        const auto done = reader->wait();
+        ++ended;
+        if (done.error) return *done.error;
+        read += size;
+        const double took = seconds_now() - begin;
+        if (took < seconds)
+            start(done.tag);
+        else if (rate == 0.0)
+            rate = static_cast<double>(read) / took;
+    }
+    return rate;
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> measure_window(bool quick) {
+    CHAOS_TRY(const Folder folder, Folder::make());
+    const fs::path model = folder.path() / "model.gguf";
+    const fs::path cache = folder.path() / "cache";
+    CHAOS_CHECK(write_synthetic_model(model, {}));
+    std::uint64_t weights = 0;
+    {
+        CHAOS_TRY(const auto file, infer::ModelFile::open(model));
+        weights = infer::packed_bytes(infer::packed_tensors(file));
+    }
+    std::vector<Figure> figures;
+    for (const std::uint64_t share : {2U, 4U, 8U}) {
+        const std::uint64_t budget = weights / share;
+        const std::string name = "window_" + std::to_string(share) + "th_";
+        std::vector<double> ratios;
+        std::vector<double> forecasts;
+        double peak = 0.0;
+        double rate = 0.0;
+        double streamed = 0.0;
+        double taken = 0.0;
+        double computed = 0.0;
+        CHAOS_CHECK(generate(model, cache, budget, 1));  // makes the packed file
+        const fs::path packed = fs::directory_iterator(cache)->path();
+        // What is compared takes turns, so that it meets the same neighbours.
+        for (int round = 0; round < (quick ? 1 : 3); ++round) {
+            CHAOS_TRY(const json whole, generate(model, cache, 0, 16));
+            CHAOS_TRY(rate, disk_rate(packed, 0.5));
+            CHAOS_TRY(const json windowed, generate(model, cache, budget, 16));
+            const json& window = windowed["window"];
+            computed = seconds_per_token(whole);
+            taken = seconds_per_token(windowed);
+            streamed = window["streamed_bytes_per_token"].get<double>();
+            peak = std::max(peak, window["peak_resident_bytes"].get<double>());
+            ratios.push_back(taken / std::max(computed, streamed / rate));
+            forecasts.push_back(taken / window["expected_seconds_per_token"].get<double>());
+        }
+        figures.push_back({name + "peak_of_budget", peak / static_cast<double>(budget)});
+        figures.push_back({name + "token_ms", taken * 1e3});
+        figures.push_back({name + "compute_ms", computed * 1e3});
+        figures.push_back({name + "disk_ms", streamed / rate * 1e3});
+        figures.push_back({name + "disk_gb_per_s", rate * 1e-9});
+        figures.push_back({name + "time_ratio", median(ratios)});
+        figures.push_back({name + "forecast_ratio", median(forecasts)});
+    }
+    return figures;
+}
+
+}  // namespace chaos::bench
