@@ -253,6 +253,7 @@ void add_compute_options(CLI::App& command, chaos::cli::ComputeOptions& options)
     command.add_option("--threads", options.threads, "Default: one per core")->type_name("N");
     command.add_option("--context", options.context, "Tokens of a conversation (default: the model's, at most 8192)")
         ->type_name("N");
+    add_memory(command, options);
 }
 
 void add_serve(CLI::App& program, Job& job) {

@@ -1,6 +1,7 @@
 #include "cli/chat_model.h"
 
 #include "infer/model_text.h"
+#include "infer/scheduler.h"
 
 #include <algorithm>
 
@@ -30,7 +31,15 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const 
     how.name = name_of(path);
     how.parallel = options.parallel;
     how.context = options.context > 0 ? options.context : std::min(most, enough);
-    CHAOS_TRY(auto model, load_model(std::move(file), options.threads));
+    const std::size_t tokens = infer::Scheduler::min_batch(how.parallel);
+    const LoadOptions needs = {
+        .threads = options.threads,
+        .memory = options.memory,
+        .cache = options.cache,
+        .kv_bytes = how.parallel * infer::KvCache::bytes(file.config(), how.context, infer::KvType::f16),
+        .min_tokens = tokens,
+        .logits = tokens};
+    CHAOS_TRY(auto model, load_model(std::move(file), needs));
     CHAOS_TRY(auto generator,
               serve::ModelGenerator::make(*model->engine, std::move(tokenizer), std::move(format), how));
     return std::unique_ptr<ChatModel>(new ChatModel(std::move(model), std::move(generator)));

@@ -200,6 +200,8 @@ struct ComputeOptions {
     std::size_t threads = 0;
     std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than 8192
     std::size_t parallel = 1;  // conversations at once
+    std::string memory{};      // "2GB"; empty: what the machine has
+    std::filesystem::path cache{};
 };
 
 struct ServeOptions {
