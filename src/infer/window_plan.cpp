@@ -17,20 +17,32 @@ std::size_t panels_of_a_part(std::uint64_t panel, std::uint64_t part_bytes) {
     return panels < together ? panels : panels / together * together;
 }
 
-// Pins parts as they come, as long as no more than their share of the bytes up to here is pinned.
+// Pins parts as they come: a run of them whenever so much more could be pinned by now, so that what is streamed between
+// two runs lies together in the file. Runs are no longer than the ring, which is filled while they are multiplied.
 void spread(std::span<const Part> parts, std::uint64_t room, WindowPlan& plan) {
     std::uint64_t all = 0;
     for (const Part& part : parts) all += part.read_bytes();
     const double share = static_cast<double>(room) / static_cast<double>(all);
+    const std::uint64_t run = std::min(plan.slots * plan.slot_bytes, room / 8);
+    plan.streamed_bytes = all;
+    plan.pinned.resize(parts.size());
+    const auto pin = [&](std::size_t part) {
+        plan.pinned[part] = true;
+        plan.pinned_bytes += parts[part].read_bytes();
+        plan.streamed_bytes -= parts[part].read_bytes();
+    };
     std::uint64_t seen = 0;
-    for (const Part& part : parts) {
-        const std::uint64_t bytes = part.read_bytes();
-        seen += bytes;
-        const bool pinned = plan.pinned_bytes + bytes <= room &&
-                            static_cast<double>(plan.pinned_bytes + bytes) <= share * static_cast<double>(seen);
-        plan.pinned.push_back(pinned);
-        (pinned ? plan.pinned_bytes : plan.streamed_bytes) += bytes;
+    bool pinning = false;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+        seen += parts[part].read_bytes();
+        const double due = share * static_cast<double>(seen) - static_cast<double>(plan.pinned_bytes);
+        const auto bytes = static_cast<double>(parts[part].read_bytes());
+        pinning = due >= (pinning ? bytes : std::max(bytes, static_cast<double>(run)));
+        if (pinning && plan.pinned_bytes + parts[part].read_bytes() <= room) pin(part);
     }
+    // What is left of the room goes to the end of the pass.
+    for (std::size_t part = parts.size(); part-- > 0;)
+        if (!plan.pinned[part] && plan.pinned_bytes + parts[part].read_bytes() <= room) pin(part);
 }
 
 std::string explain(const WindowNeeds& needs, const WindowPlan& plan) {

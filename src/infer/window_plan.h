@@ -1,7 +1,7 @@
 // How a model that is larger than the memory it may take is computed: some parts of its weights are pinned, the others
 // are streamed from disk through a ring of slots, again and again (window.h). Every pass needs every part in the same
 // order, so keeping what was used last would hit nothing, and a fixed set is pinned, as large as fits. Pinned parts are
-// spread evenly over the pass: while they are multiplied, the streamed ones between them arrive.
+// spread evenly over the pass, in short runs: while they are multiplied, the streamed ones between them arrive.
 //
 //   budget = program + keys and values + activations + ring + pinned
 //
