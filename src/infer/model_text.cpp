@@ -84,18 +84,6 @@ Result<text::GgufVocabulary> vocabulary_of(const Gguf& file) {
     return vocabulary;
 }
 
-}  // namespace
-
-Result<text::Tokenizer> tokenizer_of(const ModelFile& file) {
-    if (file.gguf() == nullptr) return text::Tokenizer::read(file.path() / "tokenizer.json");
-    CHAOS_TRY(const auto whole, file.gguf()->text("tokenizer.huggingface.json"));
-    if (whole) return text::Tokenizer::parse(*whole, file.path().string() + ": tokenizer.huggingface.json");
-    CHAOS_TRY(const auto vocabulary, vocabulary_of(*file.gguf()));
-    return text::make_tokenizer(vocabulary, file.path().string());
-}
-
-namespace {
-
 // The text of a token whose id the metadata has under the key.
 Result<std::optional<std::string>> token_text(const Gguf& gguf, const std::string& key) {
     CHAOS_TRY(const auto id, gguf.whole(key));
@@ -108,6 +96,14 @@ Result<std::optional<std::string>> token_text(const Gguf& gguf, const std::strin
 }
 
 }  // namespace
+
+Result<text::Tokenizer> tokenizer_of(const ModelFile& file) {
+    if (file.gguf() == nullptr) return text::Tokenizer::read(file.path() / "tokenizer.json");
+    CHAOS_TRY(const auto whole, file.gguf()->text("tokenizer.huggingface.json"));
+    if (whole) return text::Tokenizer::parse(*whole, file.path().string() + ": tokenizer.huggingface.json");
+    CHAOS_TRY(const auto vocabulary, vocabulary_of(*file.gguf()));
+    return text::make_tokenizer(vocabulary, file.path().string());
+}
 
 Result<std::optional<text::ChatFormat>> chat_format_of(const ModelFile& file) {
     if (file.gguf() == nullptr) return text::ChatFormat::read(file.path());
