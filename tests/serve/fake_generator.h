@@ -16,10 +16,10 @@ public:
     struct Options {
         std::vector<std::string> words{"one", " two", " three"};
         std::size_t max_tasks = 64;
-        bool endless = false;  // says its words again and again
-        bool held = false;     // says nothing until release()
-        std::string failure{};   // said instead of the words
-        std::string refusal{};   // said instead of Begun
+        bool endless = false;   // says its words again and again
+        bool held = false;      // says nothing until release()
+        std::string failure{};  // said instead of the words
+        std::string refusal{};  // said instead of Begun
         bool chat = true;
     };
 
