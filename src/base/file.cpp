@@ -111,10 +111,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 void release_mapped(std::span<const std::byte> bytes) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page - 1) / page * page;
-    const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page * page;
+    const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+    const std::size_t begin = (page - address % page) % page;
+    const std::size_t left = bytes.size() - std::min(begin, bytes.size());
     // Only advice: where it is not taken, the memory stays the system's to take back when it needs it.
-    if (begin < end) static_cast<void>(::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED));
+    if (left >= page)
+        static_cast<void>(::madvise(const_cast<std::byte*>(bytes.data()) + begin, left / page * page, MADV_DONTNEED));
 }
 
 Result<void> write_file_atomically(const std::filesystem::path& path,

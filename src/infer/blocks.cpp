@@ -84,7 +84,7 @@ void decode_k4(const std::byte* block, const std::byte* fifth, const std::byte* 
         const float step = d * static_cast<float>(scale);
         const float base = m * static_cast<float>(minimum);
         for (int i = 0; i < 32; ++i) {
-            int q = byte_at(nibbles + (j / 2) * 32 + i) >> (j % 2 * 4) & 15;
+            int q = byte_at(nibbles + std::ptrdiff_t{j / 2} * 32 + i) >> (j % 2 * 4) & 15;
             if (fifth != nullptr) q |= (byte_at(fifth + i) >> j & 1) << 4;
             out[j * 32 + i] = step * static_cast<float>(q) - base;
         }
@@ -94,9 +94,9 @@ void decode_k4(const std::byte* block, const std::byte* fifth, const std::byte* 
 void decode_q6_k(const std::byte* block, float* out) {
     const std::byte* scales = block + 192;
     const float d = half_at(block + 208);
-    for (int half = 0; half < 2; ++half)
-        for (int quarter = 0; quarter < 4; ++quarter)
-            for (int i = 0; i < 32; ++i) {
+    for (std::ptrdiff_t half = 0; half < 2; ++half)
+        for (std::ptrdiff_t quarter = 0; quarter < 4; ++quarter)
+            for (std::ptrdiff_t i = 0; i < 32; ++i) {
                 const int low = byte_at(block + half * 64 + quarter % 2 * 32 + i) >> (quarter / 2 * 4) & 15;
                 const int high = byte_at(block + 128 + half * 32 + i) >> (quarter * 2) & 3;
                 const auto scale = static_cast<std::int8_t>(byte_at(scales + half * 8 + quarter * 2 + i / 16));

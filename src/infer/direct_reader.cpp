@@ -87,15 +87,10 @@ public:
             const auto tag = static_cast<std::size_t>(entry->user_data);
             const int result = entry->res;
             ::io_uring_cqe_seen(&ring_, entry);
-            if (result == -EINTR || result == -EAGAIN) {
-                submit(tag);
-            } else if (result <= 0) {
-                return {tag, file_.error(-result)};
-            } else if (pending_[tag].advance(static_cast<std::size_t>(result))) {
-                submit(tag);
-            } else {
-                return {tag, std::nullopt};
-            }
+            const bool interrupted = result == -EINTR || result == -EAGAIN;
+            if (!interrupted && result <= 0) return {tag, file_.error(-result)};
+            if (!interrupted && !pending_[tag].advance(static_cast<std::size_t>(result))) return {tag, std::nullopt};
+            submit(tag);
         }
     }
 

@@ -34,7 +34,7 @@ std::int32_t group_sum(Format format, const std::byte* group, std::size_t lane, 
     for (std::size_t i = 0; i < scale_columns; ++i) {
         std::int32_t weight = 0;
         if (format == Format::q8_0) {
-            weight = static_cast<std::int8_t>(quants[i / 4 * 4 * panel_rows + i % 4]);
+            weight = (std::to_integer<std::int32_t>(quants[i / 4 * 4 * panel_rows + i % 4]) ^ 128) - 128;
         } else {
             const auto both = static_cast<std::uint8_t>(quants[i / 8 * 4 * panel_rows + i % 4]);
             weight = (i % 8 < 4 ? both & 0xf : both >> 4) - 8;

@@ -386,14 +386,14 @@ private:
     bool ended_ = false;
 };
 
-void HttpReply::answer(HttpAnswer answer) const {
+void HttpReply::answer(const HttpAnswer& answer) const {
     const ConnectionPtr connection = exchange_->connection();
     if (!connection) return;
     connection->begin(answer, true);
     end();
 }
 
-void HttpReply::begin(HttpAnswer answer) const {
+void HttpReply::begin(const HttpAnswer& answer) const {
     if (const ConnectionPtr connection = exchange_->connection()) connection->begin(answer, false);
 }
 

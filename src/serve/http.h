@@ -60,9 +60,9 @@ public:
     class Exchange;  // what all copies share
     explicit HttpReply(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
 
-    void answer(HttpAnswer answer) const;
+    void answer(const HttpAnswer& answer) const;
     // Or: a stream. The body of `answer` is its beginning.
-    void begin(HttpAnswer answer) const;
+    void begin(const HttpAnswer& answer) const;
     void write(std::string_view bytes) const;
     void end() const;
 

@@ -83,7 +83,7 @@ DecoderStream::Tokens DecoderStream::apply_step(std::size_t index, Tokens tokens
     return std::visit([&](const auto& kind) { return Decoder::apply(kind, std::move(tokens)); }, step);
 }
 
-std::string DecoderStream::strip(std::size_t index, std::string text, bool is_end) {
+std::string DecoderStream::strip(std::size_t index, const std::string& text, bool is_end) {
     const auto& step = std::get<Decoder::Strip>(decoder_.steps_[index]);
     State& state = states_[index];
     std::string_view rest = text;

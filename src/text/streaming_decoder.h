@@ -37,7 +37,7 @@ private:
 
     [[nodiscard]] std::string pass(Tokens tokens, bool is_end);
     [[nodiscard]] Tokens apply_step(std::size_t index, Tokens tokens, bool is_end);
-    [[nodiscard]] std::string strip(std::size_t index, std::string text, bool is_end);
+    [[nodiscard]] std::string strip(std::size_t index, const std::string& text, bool is_end);
 
     const Decoder& decoder_;
     std::size_t joining_;  // the step that makes one token of all, or the number of steps
