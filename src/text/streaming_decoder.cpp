@@ -57,7 +57,7 @@ std::string DecoderStream::pass(Tokens tokens, bool is_end) {
         text = replace_invalid_utf8(std::string_view(text).substr(0, complete));
     }
     for (std::size_t index = joining_ + 1; index < states_.size(); ++index) {
-        text = strip(index, std::move(text), is_end);
+        text = strip(index, text, is_end);
     }
     return text;
 }

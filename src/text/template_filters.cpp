@@ -164,8 +164,9 @@ Result<Value> to_float(const Value& input, const Arguments& arguments, Budget&) 
     if (const std::string* text = input.as_text()) {
         const std::string_view digits = strip(*text, Side::both);
         double number = 0;
-        const char* end = digits.data() + digits.size();
-        const auto parsed = std::from_chars(digits.data(), end, number);
+        const char* begin = digits.data();
+        const char* end = begin + digits.size();
+        const auto parsed = std::from_chars(begin, end, number);
         if (!digits.empty() && parsed.ec == std::errc() && parsed.ptr == end) return Value(number);
         return fallback;
     }
@@ -182,8 +183,9 @@ Result<Value> to_integer(const Value& input, const Arguments& arguments, Budget&
         std::string_view digits = strip(*text, Side::both);
         if (digits.starts_with('+')) digits.remove_prefix(1);
         std::int64_t number = 0;
-        const char* end = digits.data() + digits.size();
-        const auto parsed = std::from_chars(digits.data(), end, number);
+        const char* begin = digits.data();
+        const char* end = begin + digits.size();
+        const auto parsed = std::from_chars(begin, end, number);
         if (!digits.empty() && parsed.ec == std::errc() && parsed.ptr == end) return Value(number);
     }
     CHAOS_TRY(const Value real, to_float(input, {.positional = {Value()}, .named = {}}, budget));
@@ -312,7 +314,7 @@ Result<Value> choose(const Value& input, const Arguments& arguments, Budget& bud
     if (!arguments.named.empty()) return Error{"it takes no arguments with names"};
     Arguments rest = arguments;
     const auto take = [&] {
-        const Value value = rest.positional.front();
+        Value value = rest.positional.front();
         rest.positional.erase(rest.positional.begin());
         return value;
     };
@@ -332,7 +334,7 @@ Result<Value> choose(const Value& input, const Arguments& arguments, Budget& bud
         CHAOS_CHECK(budget.spend(1));
         CHAOS_TRY(const Value value, getter.get(item, budget));
         const Result<bool> holds = test.empty() ? Result<bool>(is_true(value)) : apply_test(test, value, rest, budget);
-        CHAOS_CHECK(holds);
+        if (!holds) return holds.error();
         if (*holds == Keeps) chosen.push_back(item);
     }
     return make_sequence(Sequence::Kind::stream, std::move(chosen));

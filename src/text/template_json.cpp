@@ -72,6 +72,7 @@ private:
             return {};
         }
         std::vector<const std::pair<Value, Value>*> entries;
+        entries.reserve(mapping.entries.size());
         for (const auto& entry : mapping.entries) entries.push_back(&entry);
         if (style_.sort_keys) {
             for (const auto* entry : entries)

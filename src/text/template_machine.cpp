@@ -195,7 +195,7 @@ Result<std::string> TemplateMachine::render(const Body& body, const Scope& outer
     Scope inner{&outer, {}};
     const Result<Flow> flow = execute(body, inner);
     out_ = previous;
-    CHAOS_CHECK(flow);
+    if (!flow) return flow.error();
     return text;
 }
 
@@ -468,6 +468,7 @@ Result<Value> TemplateMachine::call_function(std::string_view name, const Argume
     }
     if (name == "dict" && arguments.positional.empty()) {
         std::vector<std::pair<Value, Value>> entries;
+        entries.reserve(arguments.named.size());
         for (const auto& [key, value] : arguments.named) entries.emplace_back(Value::text(std::string(key)), value);
         return make_mapping(std::move(entries));
     }
