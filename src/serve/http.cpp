@@ -354,6 +354,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
     const HttpLimits limits;
     std::set<ConnectionPtr> connections;
     bool stopping = false;
+    bool finished = false;
 };
 
 // Coroutines that are left in the loop go with it, and with them the last that they hold of State.
@@ -472,6 +473,7 @@ void HttpServer::State::leave(const ConnectionPtr& connection) {
 }
 
 void HttpServer::State::finish() {
+    finished = true;
     boost::system::error_code ignored;  // nobody may be waiting for signals
     (void)signals.cancel(ignored);
     stop_timer.cancel();
@@ -496,7 +498,7 @@ void HttpServer::State::stop(std::chrono::milliseconds grace) {
 }
 
 awaitable<void> HttpServer::State::wait_for_signals(std::shared_ptr<State>, std::chrono::milliseconds grace) {
-    while (true) {
+    while (!finished) {
         const auto [problem, signal] = co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
         if (problem) co_return;
         stop(grace);
@@ -549,6 +551,7 @@ void HttpServer::stop(std::chrono::milliseconds grace) {
 
 void HttpServer::stop_on_signals(std::chrono::milliseconds grace) {
     asio::post(state_->loop, [state = state_, grace] {
+        if (state->finished) return;
         state->signals.add(SIGINT);
         state->signals.add(SIGTERM);
         asio::co_spawn(state->loop, state->wait_for_signals(state, grace), rethrow);

@@ -28,12 +28,14 @@ public:
     explicit Client(std::uint16_t port, int receive_bytes = 0)
         : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
         if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(port);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0)
-            << std::strerror(errno);
+        EXPECT_TRUE(connect_to(socket_, port)) << std::strerror(errno);
+    }
+    // Whether anybody listens there.
+    static bool connects(std::uint16_t port) {
+        const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const bool done = connect_to(socket, port);
+        ::close(socket);
+        return done;
     }
     ~Client() { close(); }
     Client(const Client&) = delete;
@@ -104,6 +106,13 @@ public:
     }
 
 private:
+    static bool connect_to(int socket, std::uint16_t port) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    }
     bool receive() {
         std::array<char, 4096> buffer{};
         const ssize_t got = ::recv(socket_, buffer.data(), buffer.size(), 0);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -366,6 +367,29 @@ TEST_F(Http, StoppingWaitsForSoLong) {
     client.get("/hold");
     (void)echo_.wait_for_held(0);
     server_->stop(20ms);
+    thread_.join();
+    echo_.wait_for_gone(1);
+}
+
+TEST_F(Http, SignalsStopIt) {
+    start();
+    server_->stop_on_signals(1h);
+    in_loop([] {});  // it listens to signals now
+    ::kill(::getpid(), SIGTERM);
+    thread_.join();
+}
+
+TEST_F(Http, TheSecondSignalWaitsForNobody) {
+    start();
+    server_->stop_on_signals(1h);
+    Client client(port_);
+    client.get("/hold");
+    (void)echo_.wait_for_held(0);
+    ::kill(::getpid(), SIGINT);
+    // Until it has been noticed, two would count as one.
+    bool refused = false;
+    while (!refused) refused = !Client::connects(port_);
+    ::kill(::getpid(), SIGINT);
     thread_.join();
     echo_.wait_for_gone(1);
 }
