@@ -205,6 +205,10 @@ awaitable<std::optional<std::variant<HttpRequest, Refusal>>> Connection::request
     bool continued = false;
     while (!parser.is_done()) {
         boost::system::error_code problem;
+        if (!begun && !received_.empty()) {
+            begun = true;
+            set_limit(limits_.request_limit);
+        }
         const std::size_t used = parser.put(asio::buffer(received_), problem);
         received_.erase(0, used);
         if (used > 0) tell();  // there is room
@@ -218,10 +222,6 @@ awaitable<std::optional<std::variant<HttpRequest, Refusal>>> Connection::request
             queue("HTTP/1.1 100 Continue\r\n\r\n");
         if (used > 0 && !problem) continue;
         if (finished_ || !open()) co_return std::nullopt;
-        if (!begun && (used > 0 || !received_.empty())) {
-            begun = true;
-            set_limit(limits_.request_limit);
-        }
         co_await change();
         if (!open()) co_return std::nullopt;
     }
