@@ -5,6 +5,7 @@
 #include "infer/packing.h"
 #include "machine.h"
 #include "synthetic_model.h"
+#include "temporary_folder.h"
 #include "testbed/process.h"
 
 #include <algorithm>
@@ -19,27 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// Removed with everything in it.
-class Folder {
-public:
-    static Result<Folder> make() {
-        std::string name = (fs::temp_directory_path() / "chaos-bench-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) return Error{"cannot make a temporary folder"};
-        return Folder(name);
-    }
-    Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-    Folder& operator=(Folder&&) = delete;
-    ~Folder() {
-        std::error_code ignored;
-        if (!path_.empty()) fs::remove_all(path_, ignored);
-    }
-    [[nodiscard]] const fs::path& path() const { return path_; }
-
-private:
-    explicit Folder(fs::path path) : path_(std::move(path)) {}
-    fs::path path_;
-};
 
 Result<json> generate(const fs::path& model, const fs::path& cache, std::uint64_t budget_bytes, int tokens) {
     std::vector<std::string> arguments = {
@@ -90,7 +70,7 @@ Result<double> disk_rate(const fs::path& path, double seconds) {
 }  // namespace
 
 Result<std::vector<Figure>> measure_window(bool quick) {
-    CHAOS_TRY(const Folder folder, Folder::make());
+    const test::TemporaryFolder folder;
     const fs::path model = folder.path() / "model.gguf";
     const fs::path cache = folder.path() / "cache";
     CHAOS_CHECK(write_synthetic_model(model, {}));

@@ -30,8 +30,8 @@ void Member::State::on_flooded(NodeId from, const MessagePtr& message) {
         ++counters.repeated;
         return;
     }
-    // Whom the author is told by itself, over a link that proves who it is, needs no signature. Decisions are kept, and
-    // must convince others later.
+    // What its author says itself, over a link that proves who it is, needs no signature. Decisions are kept, and must
+    // convince others later.
     const bool first_hand =
         from == self() || (from == stamp->author.node && !std::holds_alternative<Decide>(message->body));
     if (!first_hand && !CHAOS_PLANTED(signature_unchecked) && !signature_fits(*message, signer)) {

@@ -2,8 +2,9 @@
 // once; the bits of a token's logits depend on its own sequence alone, not on what is computed beside it, in how many
 // pieces, on how many threads or by which instructions (multiply.h).
 //
-//   tokens -> embedding -> per layer: norm, Q K V, RoPE, attention, output, + ; norm, gate, up, silu, down, + -> norm,
-//   head
+//   tokens -> embedding -> layers -> norm -> head
+//
+//   a layer: norm, Q K V, RoPE, attention, output, + ; norm, gate, up, silu, down, +
 //
 // A sequence ends where its cache does: forward() refuses tokens beyond it, and the caller says so or starts anew.
 // Nothing is ever forgotten silently.

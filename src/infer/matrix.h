@@ -9,10 +9,11 @@
 //   panel 0 | panel 1 | ...          each panel_bytes(format, columns) long, a multiple of 64
 //
 //   f32, f16, bf16    column 0: 32 rows | column 1: 32 rows | ...
-//   q8_0              per 32 columns: 32 scales (f16) | columns 0..3 of row 0, of row 1, ... row 31 | columns 4..7 |
-//   ... q4_0              per 32 columns: 32 scales (f16) | columns 0..7 of row 0, of row 1, ... row 31 | columns 8..15
-//   | ...
-//                     where 4 bytes hold 8 columns: 0..3 in their low halves, 4..7 in their high ones, as value + 8
+//
+//   q8_0, q4_0        per 32 columns: 32 scales (f16) | a word of row 0, of row 1, ... row 31 | their next words | ...
+//
+// where a word is 4 bytes: in q8_0 of 4 columns, in q4_0 of 8, the first 4 in the low halves and the others in the high
+// ones, as value + 8.
 //
 // Packing goes panel by panel from rows as files have them, so nobody needs a second copy of the weights.
 #pragma once

@@ -4,8 +4,7 @@
 // the number of threads, or the other rows (DESIGN.md, "The same tokens"):
 //
 //   f32, f16, bf16   a block's sum is taken from 0 on in the order of columns: sum = fma(weight, activation, sum)
-//   q8_0, q4_0       per 32 columns an exact sum of integers s: sum = fma(float(s), weight scale * activation scale,
-//   sum)
+//   q8_0, q4_0       per 32 columns an exact sum of integers s: sum = fma(float(s), weight's scale * activation's, sum)
 //
 // multiply() takes blocks of 256 columns and adds their sums in order. multiply_fixed() is for matrices whose columns
 // may be divided between machines: it rounds each block's sum to a multiple of 2^-32 and adds them as integers, so that

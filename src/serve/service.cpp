@@ -91,7 +91,7 @@ private:
     using TalkId = std::uint64_t;
 
     [[nodiscard]] std::optional<ApiError> forbidden(const HttpRequest& request) const;
-    void send(const std::string& route, const HttpReply& reply, HttpAnswer answer);
+    void send(const std::string& route, const HttpReply& reply, const HttpAnswer& answer);
     void send_ready(const HttpReply& reply);
     void generate(Form form, const HttpRequest& request, const HttpReply& reply);
     void on_event(TalkId id, Event event);
@@ -154,9 +154,9 @@ std::optional<ApiError> Service::Routes::forbidden(const HttpRequest& request) c
     return ApiError{.status = 401, .message = "Incorrect API key provided.", .param = "", .code = "invalid_api_key"};
 }
 
-void Service::Routes::send(const std::string& route, const HttpReply& reply, HttpAnswer answer) {
+void Service::Routes::send(const std::string& route, const HttpReply& reply, const HttpAnswer& answer) {
     ++metrics_.requests[{route, answer.status}];
-    reply.answer(std::move(answer));
+    reply.answer(answer);
 }
 
 void Service::Routes::send_ready(const HttpReply& reply) {
@@ -197,7 +197,7 @@ void Service::Routes::answer(HttpRequest request, const HttpReply& reply) {
              .param = "",
              .code = "method_not_allowed"});
         wrong.fields.emplace_back("Allow", route->method);
-        return send(name, reply, std::move(wrong));
+        return send(name, reply, wrong);
     }
     if (!route->open) {
         if (const auto error = forbidden(request)) return send(name, reply, error_answer(*error));
@@ -228,7 +228,7 @@ void Service::Routes::answer(HttpRequest request, const HttpReply& reply) {
     if (generator_ == nullptr) {
         HttpAnswer later = error_answer(server_error(503, "The model is being loaded; try again soon."));
         later.fields.emplace_back("Retry-After", "2");
-        return send(name, reply, std::move(later));
+        return send(name, reply, later);
     }
     if (name == "/v1/models") {
         if (!one_model) return send(name, reply, {.body = models_body(generator_->facts()), .fields = {}});
@@ -270,7 +270,7 @@ void Service::Routes::generate(Form form, const HttpRequest& request, const Http
                                          .type = "rate_limit_error"});
         later.fields.emplace_back("Retry-After", std::to_string(busy->retry_after_s));
         talks_.erase(entry);
-        return send(route, reply, std::move(later));
+        return send(route, reply, later);
     }
     entry->second.ticket = std::get<Ticket>(started);
     reply.on_gone([this, id] { on_gone(id); });
