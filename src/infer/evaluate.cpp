@@ -25,7 +25,7 @@ Result<Evaluation> evaluate(Engine& engine, std::span<const TokenId> tokens, std
     if (tokens.empty()) return Error{"there is nothing to evaluate: the text has no tokens"};
     const auto vocab = static_cast<std::size_t>(engine.config().vocab);
     const std::size_t step = std::min(max_evaluated_logits(vocab), engine.batch_tokens());
-    CHAOS_TRY(KvCache cache, KvCache::make(engine.config(), std::min(context, tokens.size()), kv_type));
+    CHAOS_TRY(KvCache cache, KvCache::make(engine.part(), std::min(context, tokens.size()), kv_type));
     Evaluation result;
     double sum = 0.0;
     for (std::size_t at = 0; at < tokens.size();) {

@@ -12,8 +12,8 @@ const char* const embedding_name = "model.embed_tokens.weight";
 
 }  // namespace
 
-Result<Model> Model::load(ModelFile file, Pool& pool, const Progress& progress) {
-    Model model(std::move(file));
+Result<Model> Model::load(ModelFile file, const Slice& slice, Pool& pool, const Progress& progress) {
+    Model model(std::move(file), slice);
     const std::uint64_t all = packed_bytes(model.tensors_);
     CHAOS_TRY(model.memory_, HugePages::allocate(all));
     for (const PackedTensor& tensor : model.tensors_) {
@@ -31,8 +31,18 @@ Result<Model> Model::load(ModelFile file, Pool& pool, const Progress& progress) 
     return model;
 }
 
+Result<Model> Model::load(ModelFile file, Pool& pool, const Progress& progress) {
+    const Slice all = whole(file.config());
+    return load(std::move(file), all, pool, progress);
+}
+
 Model Model::in_window(ModelFile file, std::unique_ptr<Window> window) {
-    Model model(std::move(file));
+    const Slice all = whole(file.config());
+    return in_window(std::move(file), all, std::move(window));
+}
+
+Model Model::in_window(ModelFile file, const Slice& slice, std::unique_ptr<Window> window) {
+    Model model(std::move(file), slice);
     model.window_ = std::move(window);
     model.collect();
     // Vectors have been copied; the pages they came from count as ours as long as they are mapped.
@@ -52,7 +62,13 @@ Linear Model::linear(const std::string& weight, const std::string& bias) const {
     CHAOS_ASSERT(tensor != tensors_.end());
     Linear result;
     result.matrix = tensor->shape;
-    if (!bias.empty()) result.bias = stored_vector(file_.tensor(bias));
+    if (!bias.empty()) {
+        const std::vector<float> all = stored_vector(file_.tensor(bias));
+        const bool divided = tensor->shape.columns == static_cast<std::size_t>(config().width);
+        const auto first = static_cast<std::ptrdiff_t>(divided ? tensor->first_row : 0);
+        const auto count = static_cast<std::ptrdiff_t>(divided ? tensor->shape.rows : all.size());
+        result.bias.assign(all.begin() + first, all.begin() + first + count);
+    }
     if (window_ == nullptr) {
         result.matrix.packed = memory_.data() + tensor->offset;
         return result;

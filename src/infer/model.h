@@ -1,6 +1,6 @@
-// A model in memory: its weights, packed for the kernels while they are read, a few rows at a time: never twice in
-// memory (packing.h). Where not all of them may be in memory, a window streams what is missing (window.h). Embeddings
-// stay in the file, of which a token needs one row.
+// A model in memory, or a slice of one: its weights, packed for the kernels while they are read, a few rows at a time:
+// never twice in memory (packing.h). Where not all of them may be in memory, a window streams what is missing
+// (window.h). Embeddings stay in the file, of which a token needs one row.
 #pragma once
 
 #include "base/result.h"
@@ -19,7 +19,8 @@
 
 namespace chaos::infer {
 
-// A matrix and what is added to its products: nothing, or a value for each row.
+// A matrix and what is added to its products: nothing, or a value for each row. Where columns are divided, everybody
+// adds the bias to the sum of all.
 struct Linear {
     Matrix matrix;  // without memory where the model has a window
     std::vector<float> bias;
@@ -43,13 +44,16 @@ struct LayerWeights {
 
 class Model {
 public:
-    // All weights in memory. Keeps the file, for embeddings. `progress` is called now and then by the calling thread;
-    // it may be empty.
-    static Result<Model> load(ModelFile file, Pool& pool, const Progress& progress);
-    // Weights in a window of packed_tensors(file).
+    // All weights of a slice in memory. Keeps the file, for embeddings. `progress` is called now and then by the
+    // calling thread; it may be empty.
+    static Result<Model> load(ModelFile file, const Slice& slice, Pool& pool, const Progress& progress);
+    static Result<Model> load(ModelFile file, Pool& pool, const Progress& progress);  // the whole model
+    // Weights in a window of packed_tensors(file, slice).
+    static Model in_window(ModelFile file, const Slice& slice, std::unique_ptr<Window> window);
     static Model in_window(ModelFile file, std::unique_ptr<Window> window);
 
     [[nodiscard]] const Config& config() const { return file_.config(); }
+    [[nodiscard]] const Slice& slice() const { return slice_; }
     [[nodiscard]] const ModelFile& file() const { return file_; }
     [[nodiscard]] std::span<const PackedTensor> tensors() const { return tensors_; }
     [[nodiscard]] std::span<const LayerWeights> layers() const { return layers_; }
@@ -64,12 +68,14 @@ public:
     void release_embeddings() const;
 
 private:
-    explicit Model(ModelFile file) : file_(std::move(file)), tensors_(packed_tensors(file_)) {}
+    Model(ModelFile file, const Slice& slice)
+        : file_(std::move(file)), slice_(slice), tensors_(packed_tensors(file_, slice)) {}
     void collect();
     [[nodiscard]] Linear linear(const std::string& weight, const std::string& bias) const;
     [[nodiscard]] LayerWeights layer(std::int64_t index) const;
 
     ModelFile file_;
+    Slice slice_;
     std::vector<PackedTensor> tensors_;
     HugePages memory_;
     std::unique_ptr<Window> window_;

@@ -17,7 +17,7 @@
 namespace chaos::infer {
 namespace {
 
-constexpr std::uint32_t packed_file_version = 1;
+constexpr std::uint32_t packed_file_version = 2;
 
 // As it lies in the file, in the order of bytes of the machine that made it: another one finds another version.
 struct Header {
@@ -36,7 +36,7 @@ void add_value(Sha256& hash, const T& value) {
     hash.add(std::as_bytes(std::span(&value, 1)));
 }
 
-Result<Digest> identity_of(const ModelFile& file) {
+Result<Digest> identity_of(const ModelFile& file, std::span<const PackedTensor> tensors) {
     Sha256 hash;
     add_value(hash, packed_file_version);
     for (const std::filesystem::path& path : file.weight_paths()) {
@@ -47,11 +47,12 @@ Result<Digest> identity_of(const ModelFile& file) {
         add_value(hash, static_cast<std::int64_t>(info.st_mtim.tv_sec));
         add_value(hash, static_cast<std::int64_t>(info.st_mtim.tv_nsec));
     }
-    for (const PackedTensor& tensor : packed_tensors(file)) {
+    for (const PackedTensor& tensor : tensors) {
         const StoredTensor& stored = file.tensor(tensor.name);
         hash.add(tensor.name);
         for (const std::uint64_t number :
-             {static_cast<std::uint64_t>(stored.type), stored.rows, stored.columns, stored.paired_head})
+             {static_cast<std::uint64_t>(stored.type), stored.rows, stored.columns, stored.paired_head,
+              tensor.first_row, tensor.first_column, tensor.shape.rows, tensor.shape.columns})
             add_value(hash, number);
         hash.add(stored.bytes.first(std::min<std::size_t>(stored.bytes.size(), 4096)));
         release_mapped(stored.bytes);
@@ -130,7 +131,7 @@ Result<void> remove_half_made(const std::filesystem::path& path) {
 
 Result<std::filesystem::path> packed_file(const ModelFile& file, std::span<const PackedTensor> tensors,
                                           const std::filesystem::path& folder, Pool& pool, const Progress& progress) {
-    CHAOS_TRY(const Digest identity, identity_of(file));
+    CHAOS_TRY(const Digest identity, identity_of(file, tensors));
     const Header header = header_of(identity, packed_bytes(tensors));
     const std::filesystem::path path = folder / (hex(std::span(identity).first(16)) + ".packed");
     if (is_whole(path, header)) return path;

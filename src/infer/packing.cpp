@@ -1,11 +1,13 @@
 #include "infer/packing.h"
 
+#include "base/assert.h"
 #include "base/file.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <string_view>
 
 namespace chaos::infer {
 namespace {
@@ -32,46 +34,83 @@ bool is_kept(StoredType type) {
 }
 
 // One panel's rows in another format than the file's; false where a value is not finite, which has no rounding.
-bool recode_panel(const StoredTensor& tensor, std::uint64_t first, std::uint64_t count, std::byte* panel) {
-    std::vector<float> values(tensor.columns);
-    const std::uint64_t bytes = row_bytes(StoredType::q8_0, tensor.columns);
+bool recode_panel(const StoredTensor& stored, const PackedTensor& tensor, std::uint64_t first, std::uint64_t count,
+                  std::byte* panel) {
+    std::vector<float> values(stored.columns);
+    const std::uint64_t columns = tensor.shape.columns;
+    const std::uint64_t bytes = row_bytes(StoredType::q8_0, columns);
     std::vector<std::byte> recoded(count * bytes);
     std::array<const std::byte*, panel_rows> rows{};
     for (std::uint64_t i = 0; i < count; ++i) {
-        decode_row(tensor.type, stored_row(tensor, first + i), values);
-        if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); })) return false;
-        encode_row(StoredType::q8_0, values, std::span(recoded).subspan(i * bytes, bytes));
+        decode_row(stored.type, stored_row(stored, first + i), values);
+        const std::span<const float> ours = std::span(values).subspan(tensor.first_column, columns);
+        if (!std::all_of(ours.begin(), ours.end(), [](float value) { return std::isfinite(value); })) return false;
+        encode_row(StoredType::q8_0, ours, std::span(recoded).subspan(i * bytes, bytes));
         rows[i] = recoded.data() + i * bytes;
     }
-    pack_panel(Format::q8_0, tensor.columns, std::span(rows).first(count), panel);
+    pack_panel(Format::q8_0, columns, std::span(rows).first(count), panel);
     return true;
 }
 
-bool pack_one(const StoredTensor& tensor, Format format, std::size_t panel, std::byte* to) {
-    const std::uint64_t first = panel * panel_rows;
-    const std::uint64_t count = std::min<std::uint64_t>(panel_rows, tensor.rows - first);
-    if (!is_kept(tensor.type)) return recode_panel(tensor, first, count, to);
+bool pack_one(const StoredTensor& stored, const PackedTensor& tensor, std::size_t panel, std::byte* to) {
+    const std::uint64_t first = tensor.first_row + panel * panel_rows;
+    const std::uint64_t count = std::min<std::uint64_t>(panel_rows, tensor.shape.rows - panel * panel_rows);
+    if (!is_kept(stored.type)) return recode_panel(stored, tensor, first, count, to);
+    const std::uint64_t skipped = tensor.first_column == 0 ? 0 : row_bytes(stored.type, tensor.first_column);
     std::array<const std::byte*, panel_rows> rows{};
-    for (std::uint64_t i = 0; i < count; ++i) rows[i] = stored_row(tensor, first + i).data();
-    pack_panel(format, tensor.columns, std::span(rows).first(count), to);
+    for (std::uint64_t i = 0; i < count; ++i) rows[i] = stored_row(stored, first + i).data() + skipped;
+    pack_panel(tensor.shape.format, tensor.shape.columns, std::span(rows).first(count), to);
     return true;
 }
+
+Extent times(const Extent& extent, std::int64_t factor) {
+    return {extent.first * factor, extent.count * factor};
+}
+
+// What a slice has of a matrix: some of its rows, or some of its columns.
+struct Cut {
+    std::string_view ending;  // of the matrix's name
+    Extent rows;
+    Extent columns;
+};
 
 }  // namespace
 
-std::vector<PackedTensor> packed_tensors(const ModelFile& file) {
+std::vector<PackedTensor> packed_tensors(const ModelFile& file, const Slice& slice) {
+    const Config& config = file.config();
+    const Extent queries = times(slice.heads, config.head_width);
+    const Extent keys = times(kv_heads_of(config, slice), config.head_width);
+    const Extent all = {0, config.width};
+    const std::array cuts = {Cut{"q_proj.weight", queries, all},
+                             Cut{"k_proj.weight", keys, all},
+                             Cut{"v_proj.weight", keys, all},
+                             Cut{"o_proj.weight", all, queries},
+                             Cut{"gate_proj.weight", slice.ffn, all},
+                             Cut{"up_proj.weight", slice.ffn, all},
+                             Cut{"down_proj.weight", all, slice.ffn},
+                             Cut{"lm_head.weight", slice.vocab, all},
+                             Cut{"embed_tokens.weight", slice.vocab, all}};
     std::vector<PackedTensor> result;
     std::uint64_t offset = 0;
     const auto add = [&](const std::string& name) {
-        const StoredTensor& tensor = file.tensor(name);
-        const Matrix shape{format_of(tensor.type), tensor.rows, tensor.columns, nullptr};
-        result.push_back({name, shape, offset});
-        offset += packed_bytes(shape.format, shape.rows, shape.columns);
+        const auto* const cut =
+            std::find_if(cuts.begin(), cuts.end(), [&](const Cut& each) { return name.ends_with(each.ending); });
+        CHAOS_ASSERT(cut != cuts.end());
+        const bool nothing = cut->rows.count == 0 || cut->columns.count == 0;
+        const Matrix shape{format_of(file.tensor(name).type), nothing ? 0 : static_cast<std::size_t>(cut->rows.count),
+                           static_cast<std::size_t>(cut->columns.count), nullptr};
+        result.push_back({name, shape, offset, static_cast<std::uint64_t>(cut->rows.first),
+                          static_cast<std::uint64_t>(cut->columns.first)});
+        if (!nothing) offset += packed_bytes(shape.format, shape.rows, shape.columns);
     };
-    for (const TensorShape& shape : tensors_of(file.config()))
+    for (const TensorShape& shape : tensors_of(config))
         if (!shape.vector && shape.name != "model.embed_tokens.weight") add(shape.name);
-    if (file.config().tied_head) add("model.embed_tokens.weight");
+    if (config.tied_head) add("model.embed_tokens.weight");
     return result;
+}
+
+std::vector<PackedTensor> packed_tensors(const ModelFile& file) {
+    return packed_tensors(file, whole(file.config()));
 }
 
 std::uint64_t packed_bytes(std::span<const PackedTensor> tensors) {
@@ -80,6 +119,7 @@ std::uint64_t packed_bytes(std::span<const PackedTensor> tensors) {
 }
 
 std::size_t panels_at_once(const PackedTensor& tensor) {
+    if (tensor.shape.columns == 0) return 1;
     return std::max<std::size_t>(1, step_bytes / panel_bytes(tensor.shape.format, tensor.shape.columns));
 }
 
@@ -89,12 +129,13 @@ Result<void> pack_panels(const ModelFile& file, const PackedTensor& tensor, std:
     const std::size_t bytes = panel_bytes(tensor.shape.format, tensor.shape.columns);
     std::atomic<bool> finite = true;
     pool.run(count, [&](std::size_t i) {
-        if (!pack_one(stored, tensor.shape.format, first + i, to + i * bytes)) finite = false;
+        if (!pack_one(stored, tensor, first + i, to + i * bytes)) finite = false;
     });
     if (!finite) return Error{file.path().string() + ": tensor " + tensor.name + " holds values that are not finite"};
     const std::uint64_t row = row_bytes(stored.type, stored.columns);
-    const std::uint64_t rows = std::min<std::uint64_t>(count * panel_rows, stored.rows - first * panel_rows);
-    release_mapped(stored.bytes.subspan(first * panel_rows * row, rows * row));
+    const std::uint64_t begin = first * panel_rows;
+    const std::uint64_t rows = std::min<std::uint64_t>(count * panel_rows, tensor.shape.rows - begin);
+    release_mapped(stored.bytes.subspan((tensor.first_row + begin) * row, rows * row));
     return {};
 }
 

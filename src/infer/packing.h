@@ -6,6 +6,7 @@
 #include "infer/matrix.h"
 #include "infer/model_file.h"
 #include "infer/pool.h"
+#include "infer/slice.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +22,16 @@ using Progress = std::function<void(std::uint64_t bytes, std::uint64_t of_bytes)
 
 struct PackedTensor {
     std::string name;
-    Matrix shape;              // without memory
-    std::uint64_t offset = 0;  // of its panels, when those of all tensors lie one behind the other
+    Matrix shape;                    // without memory
+    std::uint64_t offset = 0;        // of its panels, when those of all tensors lie one behind the other
+    std::uint64_t first_row = 0;     // of the model's tensor
+    std::uint64_t first_column = 0;  // likewise
 };
 
-// Every matrix, in the order in which a token meets them; the embedding is one where it is the head too.
+// What a slice has of every matrix, in the order in which a token meets them; the embedding is one where it is the head
+// too. Where a slice has nothing of a matrix, it has no rows or no columns.
+[[nodiscard]] std::vector<PackedTensor> packed_tensors(const ModelFile& file, const Slice& slice);
+// Of the whole model.
 [[nodiscard]] std::vector<PackedTensor> packed_tensors(const ModelFile& file);
 [[nodiscard]] std::uint64_t packed_bytes(std::span<const PackedTensor> tensors);
 

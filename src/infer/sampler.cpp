@@ -10,6 +10,8 @@ namespace chaos::infer {
 namespace {
 
 constexpr std::uint64_t sampling_stream = 0x5a3b1e;
+// Below this the weights of all tokens but the most likely are 0.
+constexpr double least_temperature = 1e-3;
 
 // The most likely token, the first of equals; nothing where a logit is not a number or infinite.
 std::optional<std::size_t> most_likely(std::span<const float> logits) {
@@ -23,11 +25,13 @@ std::optional<std::size_t> most_likely(std::span<const float> logits) {
 
 struct Candidate {
     std::size_t token = 0;
+    float logit = 0.0F;
     double weight = 0.0;
 };
 
+// By logits, not by weights: different ones may have the same weight.
 bool less_likely(const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight < b.weight : a.token > b.token;
+    return a.logit != b.logit ? a.logit < b.logit : a.token > b.token;
 }
 
 double sum_of(std::span<const Candidate> candidates) {
@@ -81,7 +85,7 @@ std::vector<Candidate> weights_of(std::span<const float> logits, float greatest,
     std::vector<Candidate> all(logits.size());
     for (std::size_t i = 0; i < logits.size(); ++i) {
         const double distance = (static_cast<double>(logits[i]) - greatest) / temperature;
-        all[i] = {i, exponential(static_cast<float>(distance))};
+        all[i] = {i, logits[i], exponential(static_cast<float>(distance))};
     }
     return all;
 }
@@ -106,6 +110,11 @@ void add_logprobs(std::span<const float> logits, float greatest, const Wanted& w
 
 }  // namespace
 
+std::size_t needed(const Sampling& sampling, const Wanted& wanted) {
+    if (wanted.logprob || wanted.top > 0) return 0;
+    return sampling.temperature > least_temperature ? static_cast<std::size_t>(sampling.top_k) : 1;
+}
+
 Result<void> check(const Sampling& sampling) {
     if (!(sampling.temperature >= 0.0 && sampling.temperature <= 100.0))
         return Error{"the temperature must be from 0 to 100"};
@@ -121,8 +130,7 @@ Result<Sampled> sample(std::span<const float> logits, const Sampling& sampling, 
     if (!best) return Error{"the model computed logits that are not numbers: its weights may be damaged"};
     Sampled sampled;
     sampled.token = static_cast<TokenId>(*best);
-    // Below this the other tokens' weights are 0.
-    if (sampling.temperature > 1e-3) {
+    if (sampling.temperature > least_temperature) {
         auto candidates = weights_of(logits, logits[*best], sampling.temperature);
         if (sampling.top_k > 0 || sampling.top_p < 1.0 || sampling.min_p > 0.0)
             candidates = remaining(std::move(candidates), sampling);

@@ -43,6 +43,9 @@ struct Wanted {
     bool logprob = false;
     std::size_t top = 0;
 };
+// How many of the greatest logits the choice depends on: those of the other tokens may be anything that is less. 0:
+// all.
+[[nodiscard]] std::size_t needed(const Sampling& sampling, const Wanted& wanted);
 [[nodiscard]] Result<Sampled> sample(std::span<const float> logits, const Sampling& sampling, std::uint64_t index,
                                      const Wanted& wanted);
 

@@ -28,7 +28,7 @@ Result<Scheduler> Scheduler::make(Engine& engine, const Options& options) {
     CHAOS_ASSERT(options.sequences > 0 && options.context > 0 && engine.batch_tokens() >= min_batch(options.sequences));
     Scheduler scheduler(engine, options);
     for (std::size_t i = 0; i < options.sequences; ++i) {
-        CHAOS_TRY(auto cache, KvCache::make(engine.config(), options.context, options.kv_type));
+        CHAOS_TRY(auto cache, KvCache::make(engine.part(), options.context, options.kv_type));
         scheduler.sequences_.emplace_back(std::move(cache));
     }
     return scheduler;
@@ -76,7 +76,9 @@ bool Scheduler::step() {
         const Sequence& each = *members[i];
         // Logits are needed behind the last known token and behind each guess.
         const bool complete = each.cache.size() + tokens[i].size() >= each.tokens.size();
-        pieces.push_back({&members[i]->cache, tokens[i], complete ? each.guess.size() + 1 : 0});
+        const Request& request = each.job->request;
+        pieces.push_back({&members[i]->cache, tokens[i], complete ? each.guess.size() + 1 : 0,
+                          request.preferences.any() ? 0 : needed(request.sampling, request.wanted)});
     }
     const auto logits = engine_->forward(pieces);
     if (!logits) {

@@ -70,6 +70,7 @@ std::vector<Part> parts_of(std::span<const PackedTensor> tensors, std::uint64_t 
     std::vector<Part> parts;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         const Matrix& shape = tensors[i].shape;
+        if (shape.rows == 0) continue;
         const std::uint64_t panel = panel_bytes(shape.format, shape.columns);
         const std::size_t all = panels_of(shape.rows);
         const std::size_t step = panels_of_a_part(panel, part_bytes);
