@@ -213,6 +213,7 @@ void Engine::normalize(Lane& lane, std::span<const float> weights, Activations::
 
 Result<void> Engine::multiply_floats(const Activations& activations, std::initializer_list<const Linear*> linears,
                                      std::span<const Product> products) {
+    if (exchange_ != nullptr) exchange_->between();
     return multiply_all(model_, linears, products,
                         [&](std::span<const Product> some) { multiply(pool_, activations, some); });
 }

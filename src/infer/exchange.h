@@ -23,6 +23,9 @@ public:
     [[nodiscard]] virtual Result<void> begin_sum(std::span<std::int64_t> sums) = 0;
     [[nodiscard]] virtual Result<void> end_sum() = 0;
 
+    // Called now and then while a pass is computed: whoever has to answer others does so.
+    virtual void between() {}
+
     // Once at the end of every pass: what each member has to say, by its place among them, ours included. Good until
     // the next call.
     [[nodiscard]] virtual Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) = 0;

@@ -20,6 +20,18 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
 
 }  // namespace
 
+Result<void> check(const Request& request, std::size_t context, std::int64_t vocab) {
+    CHAOS_CHECK(check(request.sampling));
+    if (request.prompt.size() <= request.drawn) return Error{"the prompt is empty: there is nothing to continue"};
+    if (request.prompt.size() > context)
+        return Error{"the prompt has " + std::to_string(request.prompt.size()) + " tokens, the context has room for " +
+                     std::to_string(context)};
+    for (const TokenId token : request.prompt)
+        if (token < 0 || token >= vocab)
+            return Error{"there is no token " + std::to_string(token) + ": the model has " + std::to_string(vocab)};
+    return {};
+}
+
 std::size_t Scheduler::min_batch(std::size_t sequences) {
     return std::max(2 * sequences, max_guessing * (Drafter::max_draft + 1));
 }
@@ -35,15 +47,7 @@ Result<Scheduler> Scheduler::make(Engine& engine, const Options& options) {
 }
 
 Result<Scheduler::Id> Scheduler::submit(Request request, Listener listener) {
-    CHAOS_CHECK(check(request.sampling));
-    if (request.prompt.empty()) return Error{"the prompt is empty: there is nothing to continue"};
-    if (request.prompt.size() > options_.context)
-        return Error{"the prompt has " + std::to_string(request.prompt.size()) + " tokens, the context has room for " +
-                     std::to_string(options_.context)};
-    for (const TokenId token : request.prompt)
-        if (token < 0 || token >= engine_->config().vocab)
-            return Error{"there is no token " + std::to_string(token) + ": the model has " +
-                         std::to_string(engine_->config().vocab)};
+    CHAOS_CHECK(check(request, options_.context, engine_->config().vocab));
     const Id id = next_id_++;
     waiting_.push_back({id, std::move(request), std::move(listener)});
     return id;
@@ -56,7 +60,8 @@ void Scheduler::cancel(Id id) {
     if (found == waiting_.end()) return;
     const Job job = std::move(*found);
     waiting_.erase(found);
-    if (job.listener.on_end) job.listener.on_end({Ending::cancelled, {}, job.request.prompt.size(), 0, 0});
+    const std::size_t drawn = job.request.drawn;
+    if (job.listener.on_end) job.listener.on_end({Ending::cancelled, {}, job.request.prompt.size() - drawn, 0, drawn});
 }
 
 std::size_t Scheduler::active() const {
@@ -81,8 +86,10 @@ bool Scheduler::step() {
                           request.preferences.any() ? 0 : needed(request.sampling, request.wanted)});
     }
     const auto logits = engine_->forward(pieces);
+    failure_.reset();
     if (!logits) {
-        // submit() has refused what the engine would: the weights cannot be read.
+        // submit() has refused what the engine would: the weights cannot be read, or others are gone.
+        failure_ = logits.error();
         for (Sequence* member : members)
             if (member->job) end(*member, Ending::failed, logits.error().message);
         return true;
@@ -108,9 +115,9 @@ void Scheduler::admit() {
         sequence->reused = sequence->cache.size();
         sequence->drafter = {};
         sequence->guess.clear();
-        sequence->drawn = 0;
+        sequence->drawn = sequence->job->request.drawn;
         sequence->last_used = ++clock_;
-        if (sequence->job->request.max_tokens == 0) end(*sequence, Ending::length);
+        if (sequence->drawn >= sequence->job->request.max_tokens) end(*sequence, Ending::length);
     }
 }
 
@@ -219,7 +226,7 @@ std::span<const float> Scheduler::preferred(const Sequence& sequence, std::span<
                                             std::span<const float> logits) {
     const Request& request = sequence.job->request;
     if (!request.preferences.any()) return logits;
-    const auto before = std::span(sequence.tokens).subspan(request.prompt.size());
+    const auto before = std::span(sequence.tokens).subspan(request.prompt.size() - request.drawn);
     std::vector<TokenId> all(before.begin(), before.end());
     for (const Sampled& each : drawn) all.push_back(each.token);
     changed_logits_.assign(logits.begin(), logits.end());
@@ -247,8 +254,9 @@ void Scheduler::end(Sequence& sequence, Ending ending, const std::string& error)
     sequence.last_used = ++clock_;
     // Of guesses that were right but came too late, and of those nobody has looked at, nothing stays.
     sequence.cache.cut(std::min(sequence.cache.size(), sequence.tokens.size()));
+    const std::size_t asked = job.request.prompt.size() - job.request.drawn;
     if (job.listener.on_end)
-        job.listener.on_end({ending, error, job.request.prompt.size(), sequence.reused, sequence.drawn});
+        job.listener.on_end({ending, error, asked, std::min(sequence.reused, asked), sequence.drawn});
 }
 
 }  // namespace chaos::infer

@@ -35,12 +35,16 @@ enum class Ending {
 
 struct Request {
     std::vector<TokenId> prompt;
-    std::size_t max_tokens = 0;
+    std::size_t drawn = 0;       // the last so many tokens of the prompt were drawn before: the text goes on
+    std::size_t max_tokens = 0;  // those included
     Sampling sampling;
     Preferences preferences;  // its bias names tokens of the model
     Wanted wanted;
     bool ignore_end = false;  // go on after an end token
 };
+
+// Whether such a request can be served by a model of so many tokens in sequences of `context`; else why not.
+[[nodiscard]] Result<void> check(const Request& request, std::size_t context, std::int64_t vocab);
 
 struct Ended {
     Ending ending = Ending::stop;
@@ -56,9 +60,24 @@ struct Listener {
     std::function<void(const Ended&)> on_end;
 };
 
-class Scheduler {
+// Whoever writes texts: a scheduler on this machine, or several machines together.
+class Writer {
 public:
     using Id = std::uint64_t;
+    virtual ~Writer() = default;
+
+    // Puts a request at the end of the line; refuses one that can never be served.
+    [[nodiscard]] virtual Result<Id> submit(Request request, Listener listener) = 0;
+    // Its listener hears so at once. Nothing where it has ended.
+    virtual void cancel(Id id) = 0;
+    // Computes the next piece of everything that is active, or waits for it; false: there was nothing to do.
+    [[nodiscard]] virtual bool step() = 0;
+    // A step() that waits returns at once. The only call that may come from another thread.
+    virtual void wake() {}
+};
+
+class Scheduler final : public Writer {
+public:
     struct Options {
         std::size_t sequences = 1;
         std::size_t context = 0;  // tokens of a sequence, prompt included
@@ -72,16 +91,14 @@ public:
     // `engine` must outlive it.
     static Result<Scheduler> make(Engine& engine, const Options& options);
 
-    // Puts a request at the end of the line; refuses one that can never be served.
-    [[nodiscard]] Result<Id> submit(Request request, Listener listener);
-    // Its listener hears so at once. Nothing where it has ended.
-    void cancel(Id id);
-
-    // Computes the next piece of everything that is active; false: there was nothing to do.
-    [[nodiscard]] bool step();
+    [[nodiscard]] Result<Id> submit(Request request, Listener listener) override;
+    void cancel(Id id) override;
+    [[nodiscard]] bool step() override;
 
     [[nodiscard]] std::size_t active() const;
     [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
+    // Why the engine could not compute the last step; nothing: it could.
+    [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
     // Guessed tokens, and those of them that were right.
     [[nodiscard]] std::uint64_t guessed() const { return guessed_; }
     [[nodiscard]] std::uint64_t guessed_right() const { return guessed_right_; }
@@ -119,6 +136,7 @@ private:
     std::vector<Sequence> sequences_;
     std::deque<Job> waiting_;
     std::vector<float> changed_logits_;
+    std::optional<Error> failure_;
     Id next_id_ = 1;
     std::uint64_t clock_ = 0;
     std::uint64_t guessed_ = 0;

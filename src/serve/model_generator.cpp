@@ -126,17 +126,17 @@ private:
 
 class ModelGenerator::Threads {
 public:
-    Threads(infer::Engine& engine, text::Tokenizer tokenizer, std::optional<text::ChatFormat> format,
-            infer::Scheduler scheduler, const ModelGeneratorOptions& options)
-        : engine_(engine),
+    Threads(std::unique_ptr<infer::Writer> writer, const infer::Config& config, text::Tokenizer tokenizer,
+            std::optional<text::ChatFormat> format, const ModelGeneratorOptions& options)
+        : writer_(std::move(writer)),
+          end_tokens_(config.eos_tokens),
           tokenizer_(std::move(tokenizer)),
           format_(std::move(format)),
-          scheduler_(std::move(scheduler)),
           options_(options),
           facts_{.model = options.name,
                  .created = std::time(nullptr),
                  .context = options.context,
-                 .vocab = static_cast<std::size_t>(engine.config().vocab),
+                 .vocab = static_cast<std::size_t>(config.vocab),
                  .chat = format_.has_value()},
           text_thread_([this] { prepare(); }),
           engine_thread_([this] { compute(); }) {}
@@ -148,6 +148,7 @@ public:
         }
         text_wanted_.notify_all();
         engine_wanted_.notify_all();
+        writer_->wake();
         text_thread_.join();
         engine_thread_.join();
     }
@@ -168,10 +169,12 @@ private:
     void submit(const JobPtr& job);
     void ended(const JobPtr& job, const infer::Ended& end);
 
-    infer::Engine& engine_;
+    void wake_engine();
+
+    const std::unique_ptr<infer::Writer> writer_;  // of the engine thread
+    const std::vector<std::int64_t> end_tokens_;
     const text::Tokenizer tokenizer_;
     const std::optional<text::ChatFormat> format_;
-    infer::Scheduler scheduler_;  // of the engine thread
     const ModelGeneratorOptions options_;
     const Facts facts_;
 
@@ -217,7 +220,7 @@ void ModelGenerator::Threads::cancel(Ticket ticket) {
     if (std::erase(texts_, job) > 0 || waiting_.erase(job)) return;
     // The text thread has it, and will find out; or the scheduler.
     cancelled_.push_back(job);
-    engine_wanted_.notify_one();
+    wake_engine();
 }
 
 Load ModelGenerator::Threads::load() const {
@@ -226,6 +229,12 @@ Load ModelGenerator::Threads::load() const {
     load.running = running_;
     load.waiting = jobs_.size() - std::min(jobs_.size(), running_);
     return load;
+}
+
+// It waits here, or for others who compute.
+void ModelGenerator::Threads::wake_engine() {
+    engine_wanted_.notify_one();
+    writer_->wake();
 }
 
 void ModelGenerator::Threads::prepare() {
@@ -245,7 +254,7 @@ void ModelGenerator::Threads::prepare() {
         if (failed) jobs_.erase(job->ticket);
         if (!jobs_.contains(job->ticket)) continue;  // cancelled meanwhile
         waiting_.push(job->task.client, job);
-        engine_wanted_.notify_one();
+        wake_engine();
     }
 }
 
@@ -284,23 +293,23 @@ void ModelGenerator::Threads::compute() {
         running_ += begin.size();
         lock.unlock();
         for (const JobPtr& job : cancel)
-            if (job->id) scheduler_.cancel(*job->id);
+            if (job->id) writer_->cancel(*job->id);
         for (const JobPtr& job : begin) submit(job);
-        const bool computed = scheduler_.step();
+        const bool computed = writer_->step();
         lock.lock();
         if (computed) ++totals_.batches;
     }
 }
 
 void ModelGenerator::Threads::submit(const JobPtr& job) {
-    const auto telling = std::make_shared<Telling>(tokenizer_, engine_.config().eos_tokens, job);
+    const auto telling = std::make_shared<Telling>(tokenizer_, end_tokens_, job);
     job->begun = Clock::now();
-    const auto id = scheduler_.submit(request_of(*job, options_.context),
-                                      {[telling](const infer::Sampled& sampled) { return telling->take(sampled); },
-                                       [this, telling](const infer::Ended& end) {
-                                           ended(telling->job(), end);
-                                           telling->end(end);
-                                       }});
+    const auto id = writer_->submit(request_of(*job, options_.context),
+                                    {[telling](const infer::Sampled& sampled) { return telling->take(sampled); },
+                                     [this, telling](const infer::Ended& end) {
+                                         ended(telling->job(), end);
+                                         telling->end(end);
+                                     }});
     if (id) {
         job->id = *id;
         return;
@@ -329,8 +338,15 @@ Result<std::unique_ptr<ModelGenerator>> ModelGenerator::make(infer::Engine& engi
                                                              const ModelGeneratorOptions& options) {
     CHAOS_TRY(auto scheduler,
               infer::Scheduler::make(engine, {.sequences = options.parallel, .context = options.context}));
+    return make(std::make_unique<infer::Scheduler>(std::move(scheduler)), engine.config(), std::move(tokenizer),
+                std::move(format), options);
+}
+
+std::unique_ptr<ModelGenerator> ModelGenerator::make(std::unique_ptr<infer::Writer> writer, const infer::Config& config,
+                                                     text::Tokenizer tokenizer, std::optional<text::ChatFormat> format,
+                                                     const ModelGeneratorOptions& options) {
     auto threads =
-        std::make_unique<Threads>(engine, std::move(tokenizer), std::move(format), std::move(scheduler), options);
+        std::make_unique<Threads>(std::move(writer), config, std::move(tokenizer), std::move(format), options);
     return std::unique_ptr<ModelGenerator>(new ModelGenerator(std::move(threads)));
 }
 

@@ -32,6 +32,10 @@ public:
     static Result<std::unique_ptr<ModelGenerator>> make(infer::Engine& engine, text::Tokenizer tokenizer,
                                                         std::optional<text::ChatFormat> format,
                                                         const ModelGeneratorOptions& options);
+    // By whoever writes the texts of a model like that; it is called by the engine thread alone.
+    static std::unique_ptr<ModelGenerator> make(std::unique_ptr<infer::Writer> writer, const infer::Config& config,
+                                                text::Tokenizer tokenizer, std::optional<text::ChatFormat> format,
+                                                const ModelGeneratorOptions& options);
     // Tasks that have not ended are cancelled.
     ~ModelGenerator() override;
     ModelGenerator(const ModelGenerator&) = delete;

@@ -1,0 +1,314 @@
+#include "tensor/exchange.h"
+
+#include "base/assert.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace chaos::tensor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// So long a message is looked for before the thread sleeps: waking it costs as much.
+constexpr std::chrono::microseconds spinning{200};
+constexpr std::chrono::milliseconds longest_sleep{100};
+// Messages of a member that may come before ours: two sums, and the end of a pass.
+constexpr std::uint64_t most_ahead = 4;
+
+std::size_t frames_of(std::uint64_t bytes) {
+    return static_cast<std::size_t>((bytes + net::max_bulk_bytes - 1) / net::max_bulk_bytes);
+}
+
+void put_number(std::vector<std::byte>& bytes, std::uint64_t number) {
+    const auto* from = reinterpret_cast<const std::byte*>(&number);
+    bytes.insert(bytes.end(), from, from + sizeof number);
+}
+
+// Takes a number, or as many bytes as a number says, off the front.
+bool take_number(std::span<const std::byte>& bytes, std::uint64_t& number) {
+    if (bytes.size() < sizeof number) return false;
+    std::memcpy(&number, bytes.data(), sizeof number);
+    bytes = bytes.subspan(sizeof number);
+    return true;
+}
+bool take_bytes(std::span<const std::byte>& bytes, std::vector<std::byte>& taken) {
+    std::uint64_t count = 0;
+    if (!take_number(bytes, count) || count > bytes.size()) return false;
+    taken.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
+    bytes = bytes.subspan(count);
+    return true;
+}
+
+}  // namespace
+
+// ---- messages
+
+// Whoever sent it is not one to go on with.
+Error LinkExchange::nonsense() {
+    interrupt("a member sends what makes no sense");
+    return Error{error_};
+}
+
+std::vector<NodeId> LinkExchange::others() const {
+    std::vector<NodeId> result = group_.members;
+    result.erase(result.begin() + static_cast<std::ptrdiff_t>(group_.self));
+    return result;
+}
+
+std::vector<NodeId> LinkExchange::children() const {
+    std::vector<NodeId> result;
+    for (std::size_t place = 0; place < group_.parents.size(); ++place)
+        if (place != group_.self && group_.parents[place] == group_.self) result.push_back(group_.members[place]);
+    return result;
+}
+
+void LinkExchange::begin(Group group) {
+    CHAOS_ASSERT(group.self < group.members.size() &&
+                 (group.parents.empty() || group.parents.size() == group.members.size()));
+    bury(incoming_.end());
+    group_ = std::move(group);
+    error_.clear();
+    number_ = 0;
+    finished_ = 0;
+    sums_.clear();
+    told_.assign(group_.members.size(), {});
+    attached_.assign(group_.members.size(), {});
+    for (const NodeId peer : others()) links_->resume(peer);
+}
+
+void LinkExchange::interrupt(const std::string& why) {
+    if (error_.empty()) error_ = why;
+}
+
+void LinkExchange::send(NodeId to, std::uint64_t number, Way way, const Bytes& bytes) {
+    // A peer whose link is gone gets nothing; whoever hears of that interrupts us.
+    for (std::size_t frame = 0; frame < frames_of(bytes->size()); ++frame) {
+        const std::size_t first = frame * net::max_bulk_bytes;
+        const std::size_t count = std::min<std::size_t>(net::max_bulk_bytes, bytes->size() - first);
+        (void)links_->send_bulk(to,
+                                {.kind = net::BulkKind::gradients,
+                                 .bytes = static_cast<std::uint32_t>(count),
+                                 .first = group_.generation,
+                                 .second = number,
+                                 .third = bytes->size(),
+                                 .fourth = way,
+                                 .fifth = static_cast<std::uint32_t>(frame)},
+                                std::span(*bytes).subspan(first, count), net::any_lane, bytes);
+    }
+}
+
+net::BulkReceiver::Place LinkExchange::place_for(NodeId from, const net::BulkHead& head) {
+    if (head.first > group_.generation) return {.kind = Place::Kind::wait};
+    const bool member = std::find(group_.members.begin(), group_.members.end(), from) != group_.members.end();
+    const std::uint64_t first = std::uint64_t{head.fifth} * net::max_bulk_bytes;
+    if (head.first < group_.generation || !error_.empty() || !member || head.second <= finished_ ||
+        head.second > finished_ + most_ahead || head.third > group_.max_message_bytes || head.fourth > down ||
+        first >= head.third || head.bytes != std::min<std::uint64_t>(net::max_bulk_bytes, head.third - first))
+        return {.kind = Place::Kind::skip};
+    Incoming& message = incoming_[{head.second, from, head.fourth}];
+    if (message.bytes.empty()) {
+        message.bytes.resize(head.third);
+        message.frames.resize(frames_of(head.third));
+    }
+    if (message.bytes.size() != head.third || message.frames[head.fifth]) return {.kind = Place::Kind::skip};
+    message.frames[head.fifth] = true;
+    ++message.being_read;
+    return {.kind = Place::Kind::here, .at = std::span(message.bytes).subspan(first, head.bytes)};
+}
+
+LinkExchange::Incoming* LinkExchange::being_read(NodeId from, const net::BulkHead& head) {
+    const auto found = incoming_.find({head.second, from, head.fourth});
+    if (head.first != group_.generation || found == incoming_.end() || found->second.being_read == 0) return nullptr;
+    return &found->second;
+}
+
+void LinkExchange::arrived(NodeId from, const net::BulkHead& head) {
+    Incoming* message = being_read(from, head);
+    if (message == nullptr) return let_go(from, head);
+    --message->being_read;
+    message->arrived += head.bytes;
+}
+
+void LinkExchange::dropped(NodeId from, const net::BulkHead& head) {
+    Incoming* message = being_read(from, head);
+    if (message == nullptr) return let_go(from, head);
+    --message->being_read;
+    message->frames[head.fifth] = false;
+}
+
+void LinkExchange::let_go(NodeId from, const net::BulkHead& head) {
+    const auto found = buried_.find({head.first, {head.second, from, head.fourth}});
+    if (found != buried_.end() && --found->second.being_read == 0) buried_.erase(found);
+}
+
+void LinkExchange::bury(std::map<Key, Incoming>::iterator end) {
+    for (auto each = incoming_.begin(); each != end; ++each)
+        if (each->second.being_read > 0)
+            buried_.emplace(std::pair(group_.generation, each->first), std::move(each->second));
+    incoming_.erase(incoming_.begin(), end);
+}
+
+const std::vector<std::byte>* LinkExchange::here(std::uint64_t number, NodeId from, Way way) const {
+    const auto found = incoming_.find({number, from, way});
+    const bool whole = found != incoming_.end() && found->second.arrived == found->second.bytes.size();
+    return whole ? &found->second.bytes : nullptr;
+}
+
+bool LinkExchange::all_here(std::uint64_t number, std::span<const NodeId> from) const {
+    return std::all_of(from.begin(), from.end(), [&](NodeId each) { return here(number, each, up) != nullptr; });
+}
+
+// It is over: what came of it, and of those before, is not needed any more.
+void LinkExchange::forget(std::uint64_t number) {
+    finished_ = number;
+    bury(incoming_.lower_bound({number + 1, {}, up}));
+}
+
+// Runs the loop until it is done: looking for what comes at first, then asleep.
+template <class Done>
+Result<void> LinkExchange::wait(const Done& done) {
+    const auto began = Clock::now();
+    auto now = began;
+    while (error_.empty() && !done()) {
+        if (loop_.stopped()) return Error{"the node ends"};
+        if (now - began < spinning)
+            loop_.poll();
+        else
+            loop_.run_one_for(longest_sleep);
+        now = Clock::now();
+    }
+    waited_s_ += std::chrono::duration<double>(now - began).count();
+    if (!error_.empty()) return Error{error_};
+    return {};
+}
+
+// ---- sums
+
+Result<void> LinkExchange::begin_sum(std::span<std::int64_t> sums) {
+    if (!error_.empty()) return Error{error_};
+    sums_.push_back({.number = ++number_, .ours = sums});
+    if (group_.members.size() == 1) return {};
+    if (!is_direct()) return advance(sums_.back());
+    const std::span<const std::byte> bytes = std::as_bytes(sums);
+    const Bytes message = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+    for (const NodeId peer : others()) send(peer, number_, up, message);
+    return {};
+}
+
+Result<void> LinkExchange::add(Sum& sum, std::span<const NodeId> from) {
+    for (const NodeId peer : from) {
+        const std::vector<std::byte>& theirs = *here(sum.number, peer, up);
+        if (theirs.size() != sum.ours.size_bytes()) return nonsense();
+        const auto* values = reinterpret_cast<const std::int64_t*>(theirs.data());
+        for (std::size_t i = 0; i < sum.ours.size(); ++i)
+            sum.ours[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.ours[i]) +
+                                                    static_cast<std::uint64_t>(values[i]));
+    }
+    return {};
+}
+
+// Of a tree: once the children's sums are here, they go up with ours; what the root has comes down.
+Result<void> LinkExchange::advance(Sum& sum) {
+    const std::vector<NodeId> below = children();
+    if (!sum.told && all_here(sum.number, below)) {
+        CHAOS_CHECK(add(sum, below));
+        const std::span<const std::byte> bytes = std::as_bytes(sum.ours);
+        const Bytes message = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+        if (!is_root()) send(parent(), sum.number, up, message);
+        if (is_root())
+            for (const NodeId child : below) send(child, sum.number, down, message);
+        sum.told = true;
+    }
+    return {};
+}
+
+bool LinkExchange::is_complete(const Sum& sum) const {
+    if (is_direct()) return all_here(sum.number, others());
+    return is_root() ? sum.told : here(sum.number, parent(), down) != nullptr;
+}
+
+Result<void> LinkExchange::end_sum() {
+    CHAOS_ASSERT(!sums_.empty());
+    Sum& sum = sums_.front();
+    Result<void> advanced;
+    CHAOS_CHECK(wait([&] {
+        if (!is_direct())
+            for (Sum& each : sums_)
+                if (advanced) advanced = advance(each);
+        return !advanced || is_complete(sum);
+    }));
+    CHAOS_CHECK(advanced);
+    if (is_direct()) {
+        CHAOS_CHECK(add(sum, others()));
+    } else if (!is_root()) {
+        const std::vector<std::byte>& all = *here(sum.number, parent(), down);
+        if (all.size() != sum.ours.size_bytes()) return nonsense();
+        std::memcpy(sum.ours.data(), all.data(), all.size());
+        const Bytes message = std::make_shared<const std::vector<std::byte>>(all);
+        for (const NodeId child : children()) send(child, sum.number, down, message);
+    }
+    forget(sum.number);
+    sums_.pop_front();
+    return {};
+}
+
+// ---- the end of a pass
+
+// A list of: place | attachment, with its size | what was told, with its size
+Result<void> LinkExchange::take_told(std::span<const std::byte> framed) {
+    while (!framed.empty()) {
+        std::uint64_t place = 0;
+        if (!take_number(framed, place) || place >= group_.members.size() || !take_bytes(framed, attached_[place]) ||
+            !take_bytes(framed, told_[place]))
+            return nonsense();
+    }
+    return {};
+}
+
+Result<std::span<const std::vector<std::byte>>> LinkExchange::collect(std::vector<std::byte> ours) {
+    if (!error_.empty()) return Error{error_};
+    CHAOS_ASSERT(sums_.empty());
+    std::vector<std::byte> framed;
+    const std::vector<std::byte> attachment = attachment_ ? attachment_() : std::vector<std::byte>();
+    put_number(framed, group_.self);
+    put_number(framed, attachment.size());
+    framed.insert(framed.end(), attachment.begin(), attachment.end());
+    put_number(framed, ours.size());
+    framed.insert(framed.end(), ours.begin(), ours.end());
+    ++number_;
+    CHAOS_CHECK(take_told(framed));
+    if (is_direct())
+        CHAOS_CHECK(collect_directly(std::make_shared<const std::vector<std::byte>>(std::move(framed))));
+    else
+        CHAOS_CHECK(collect_by_tree(std::move(framed)));
+    forget(number_);
+    return std::span<const std::vector<std::byte>>(told_);
+}
+
+Result<void> LinkExchange::collect_directly(const Bytes& ours) {
+    for (const NodeId peer : others()) send(peer, number_, up, ours);
+    CHAOS_CHECK(wait([&] { return all_here(number_, others()); }));
+    for (const NodeId peer : others()) CHAOS_CHECK(take_told(*here(number_, peer, up)));
+    return {};
+}
+
+Result<void> LinkExchange::collect_by_tree(std::vector<std::byte> ours) {
+    const std::vector<NodeId> below = children();
+    CHAOS_CHECK(wait([&] { return all_here(number_, below); }));
+    for (const NodeId child : below) {
+        const std::vector<std::byte>& theirs = *here(number_, child, up);
+        ours.insert(ours.end(), theirs.begin(), theirs.end());
+    }
+    if (!is_root()) {
+        send(parent(), number_, up, std::make_shared<const std::vector<std::byte>>(std::move(ours)));
+        CHAOS_CHECK(wait([&] { return here(number_, parent(), down) != nullptr; }));
+        ours = *here(number_, parent(), down);
+    }
+    const Bytes all = std::make_shared<const std::vector<std::byte>>(std::move(ours));
+    for (const NodeId child : below) send(child, number_, down, all);
+    return take_told(*all);
+}
+
+}  // namespace chaos::tensor

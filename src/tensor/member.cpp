@@ -1,0 +1,139 @@
+#include "tensor/member.h"
+
+#include "tensor/wire.h"
+
+#include <boost/asio/post.hpp>
+
+namespace chaos::tensor {
+
+Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
+               const MemberOptions& options, const infer::Config& config, Callbacks callbacks)
+    : loop_(loop),
+      options_(options),
+      callbacks_(std::move(callbacks)),
+      context_(options.session.context),
+      vocab_(config.vocab),
+      exchange_(loop),
+      member_(loop, key, credential, options.model, options.live, *this, exchange_),
+      rounds_(
+          loop, member_.id(),
+          {.tell =
+               [this](const wire::Round& round) {
+                   wire::Work message;
+                   *message.mutable_round() = round;
+                   for (const NodeId peer : member_.links().peers())
+                       (void)member_.links().send_work(peer, bytes_of(message));
+               },
+           .applied = [this](std::uint64_t step) { member_.tell(cluster::Applied{step}); },
+           .synced = [this](std::uint64_t applied) { member_.tell(cluster::Synced{.applied = applied, .root = {}}); }}),
+      session_(loop, exchange_, member_.id(), config, options.session,
+               {.send = [this](NodeId to,
+                               const wire::Work& message) { return member_.links().send_work(to, bytes_of(message)); },
+                .linked = [this] { return member_.links().peers(); },
+                .load = callbacks_.load,
+                .note = [this](const std::string& text) { note(text); },
+                .failed = [this](const Error& why) { failed(why); }},
+               told_) {
+    exchange_.connect(member_.links());
+}
+
+Member::~Member() {
+    member_.stop();
+}
+
+Result<void> Member::start() {
+    CHAOS_CHECK(member_.start());
+    if (options_.join.empty())
+        member_.found(1, false);
+    else
+        member_.join(options_.join);
+    return {};
+}
+
+Result<void> Member::run() {
+    // There is always something that the loop waits for, until it is stopped.
+    const auto guard = asio::make_work_guard(loop_);
+    while (!ended_) {
+        if (session_.ready())
+            session_.compute();
+        else
+            loop_.run_one();
+    }
+    exchange_.interrupt("the node ends");
+    member_.stop();
+    return *ended_;
+}
+
+std::unique_ptr<infer::Writer> Member::writer() {
+    return std::make_unique<Gateway>(loop_, session_, context_, vocab_, told_);
+}
+
+void Member::leave() {
+    asio::post(loop_, [this] { go(); });
+}
+
+void Member::go() {
+    const ViewPtr view = member_.core().view();
+    const bool in = view != nullptr && view->find(member_.id()) != nullptr;
+    const bool alone = in && view->is_active(member_.id()) && view->active_count() == 1;
+    if (leaving_ || !in || alone) return end({});
+    leaving_ = true;
+    member_.tell(cluster::LeaveCommand{});
+}
+
+void Member::end(Result<void> how) {
+    if (!ended_) ended_ = std::move(how);
+}
+
+// ---- what the core orders
+
+void Member::adopted(const ViewPtr& view) {
+    session_.adopted(view);
+}
+void Member::start_step(std::uint64_t step, const ViewPtr& view) {
+    rounds_.start_step(step, view);
+}
+void Member::stop_step() {
+    rounds_.stop_step();
+}
+void Member::take_result(std::uint64_t step, const std::vector<NodeId>&) {
+    rounds_.take_result(step);
+}
+// Nothing is kept that could be restored.
+void Member::restore(std::uint64_t, const cluster::Name&) {}
+void Member::begin_sync(const ViewPtr&) {
+    rounds_.begin_sync();
+}
+void Member::activated(std::uint64_t first_step, const ViewPtr&) {
+    rounds_.activated(first_step);
+}
+void Member::excluded(const std::string& why, bool final) {
+    session_.excluded();
+    rounds_.stop_step();
+    note("is out: " + why + (final ? "" : "; asks to be let in again"));
+    if (final) end(Error{"this node is out for good: " + why});
+}
+void Member::left() {
+    end({});
+}
+void Member::stable(std::uint64_t) {}
+void Member::link_up(NodeId peer) {
+    session_.link_up(peer);
+}
+void Member::link_down(NodeId peer) {
+    session_.link_down(peer);
+}
+void Member::received(NodeId from, std::span<const std::uint8_t> message) {
+    const auto work = work_from(message);
+    if (!work) return note(cluster::brief(from) + ": " + work.error().message);
+    if (work->has_round()) return rounds_.received(work->round());
+    session_.received(from, *work);
+}
+void Member::note(const std::string& text) {
+    callbacks_.note(text);
+}
+void Member::failed(const Error& why) {
+    end(why);
+}
+
+}  // namespace chaos::tensor

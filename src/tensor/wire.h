@@ -1,0 +1,28 @@
+// What messages of those who compute together (proto/session.proto) are made of and read as.
+#pragma once
+
+#include "base/result.h"
+#include "cluster/id.h"
+#include "infer/scheduler.h"
+
+#include "proto/session.pb.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace chaos::tensor {
+
+using cluster::NodeId;
+
+[[nodiscard]] std::vector<std::uint8_t> bytes_of(const wire::Work& message);
+[[nodiscard]] Result<wire::Work> work_from(std::span<const std::uint8_t> bytes);
+
+[[nodiscard]] wire::Node to_wire(NodeId node);
+[[nodiscard]] NodeId node_from(const wire::Node& node);
+
+[[nodiscard]] wire::Ask to_wire(const infer::Request& request);
+// Not checked: infer::check() does that.
+[[nodiscard]] infer::Request request_from(const wire::Ask& ask);
+
+}  // namespace chaos::tensor

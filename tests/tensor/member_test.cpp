@@ -1,0 +1,267 @@
+// Whole members on loops of their own, each in a thread, compute one small model; some of them go in mid-text.
+#include "tensor/member.h"
+
+#include "infer/models.h"
+#include "net/site.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace chaos::tensor {
+namespace {
+
+using infer::test::Ids;
+using net::SecretKey;
+
+constexpr std::chrono::seconds patience{60};
+
+// A node that runs in a thread of its own.
+class Runner {
+public:
+    Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join) {
+        infer::ModelFile file = infer::ModelFile::open(path).value();
+        const SecretKey key = SecretKey::generate();
+        MemberOptions options;
+        options.live.listen = {"127.0.0.1:0"};
+        options.live.core.detect = 500 * cluster::millisecond;
+        options.live.core.heartbeat = options.live.core.detect / 4;
+        options.live.core.links_wanted = 16;
+        options.live.core.may_found = join.empty();
+        options.join = std::move(join);
+        options.session.sequences = 4;
+        options.session.context = 256;
+        options.model = sha256("a model");
+        member = std::make_unique<Member>(
+            loop, key, net::vouch_for(institution, key.public_key(), net::Site::some_day), options, file.config(),
+            Member::Callbacks{.load = [path](const infer::Slice& slice) { return load(path, slice); },
+                              .note =
+                                  [this](const std::string& text) {
+                                      const std::scoped_lock lock(mutex);
+                                      notes += text + "\n";
+                                  }});
+        const auto started = member->start();
+        EXPECT_TRUE(started) << started.error().message;
+        address = member->live().address();
+        thread = std::thread([this] {
+            const auto ended = member->run();
+            EXPECT_TRUE(ended) << ended.error().message;
+        });
+    }
+    ~Runner() {
+        if (thread.joinable()) leave();
+    }
+    void leave() {
+        member->leave();
+        member->leave();  // at once
+        thread.join();
+    }
+
+    static Result<LoadedSlice> load(const std::filesystem::path& path, const infer::Slice& slice) {
+        struct Owner {
+            infer::Pool pool{1};
+            std::optional<infer::Model> model;
+        };
+        auto owner = std::make_shared<Owner>();
+        CHAOS_TRY(auto file, infer::ModelFile::open(path));
+        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), slice, owner->pool, {}));
+        return LoadedSlice{&*owner->model, &owner->pool, owner};
+    }
+
+    [[nodiscard]] Session::State state() {
+        std::promise<Session::State> promise;
+        asio::post(loop, [&] { promise.set_value(member->session().state()); });
+        return promise.get_future().get();
+    }
+
+    asio::io_context loop{1};
+    std::unique_ptr<Member> member;
+    std::string address;
+    std::thread thread;
+    std::mutex mutex;
+    std::string notes;
+};
+
+template <class Condition>
+::testing::AssertionResult comes(const Condition& condition) {
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > limit) return ::testing::AssertionFailure() << "it does not come";
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return ::testing::AssertionSuccess();
+}
+
+class Team {
+public:
+    Team(const std::filesystem::path& path, std::size_t count) : path_(path) {
+        for (std::size_t i = 0; i < count; ++i) add();
+        EXPECT_TRUE(whole());
+    }
+    void add() {
+        runners.push_back(std::make_unique<Runner>(
+            institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address}));
+    }
+    // All compute together.
+    [[nodiscard]] ::testing::AssertionResult whole() {
+        return comes([&] {
+            return std::ranges::all_of(runners, [&](const auto& runner) {
+                const Session::State state = runner->state();
+                return state.whole && state.members.size() == runners.size();
+            });
+        });
+    }
+    std::vector<std::unique_ptr<Runner>> runners;
+
+private:
+    SecretKey institution_ = SecretKey::generate();
+    std::filesystem::path path_;
+};
+
+infer::Request request_for(const Ids& prompt, std::size_t tokens, const infer::Sampling& sampling = {}) {
+    infer::Request request;
+    request.prompt = prompt;
+    request.max_tokens = tokens;
+    request.sampling = sampling;
+    request.ignore_end = true;
+    return request;
+}
+
+Ids alone(const std::filesystem::path& path, const infer::Request& request) {
+    infer::test::Loaded model(path);
+    auto scheduler = infer::Scheduler::make(*model.engine, {.sequences = 1, .context = 256}).value();
+    Ids drawn;
+    EXPECT_TRUE(scheduler.submit(request, {[&](const infer::Sampled& each) {
+                                               drawn.push_back(each.token);
+                                               return true;
+                                           },
+                                           {}}));
+    while (scheduler.step()) {
+    }
+    return drawn;
+}
+
+// A client of one member, with a text.
+class Client {
+public:
+    Client(Runner& runner, const infer::Request& request) : writer_(runner.member->writer()) {
+        thread_ = std::jthread([this, request] {
+            EXPECT_TRUE(writer_->submit(request, {[this](const infer::Sampled& each) {
+                                                      const std::scoped_lock lock(mutex_);
+                                                      drawn_.push_back(each.token);
+                                                      return true;
+                                                  },
+                                                  [this](const infer::Ended& ended) { ending_ = ended.ending; }}));
+            while (!ending_.load() && !gone_) (void)writer_->step();
+        });
+    }
+    ~Client() { give_up(); }
+    void give_up() {
+        gone_ = true;
+        writer_->wake();
+        if (thread_.joinable()) thread_.join();
+    }
+    [[nodiscard]] std::size_t size() {
+        const std::scoped_lock lock(mutex_);
+        return drawn_.size();
+    }
+    [[nodiscard]] Ids drawn() {
+        const std::scoped_lock lock(mutex_);
+        return drawn_;
+    }
+    [[nodiscard]] ::testing::AssertionResult ends() {
+        return comes([&] { return ending_.load().has_value(); });
+    }
+
+private:
+    std::unique_ptr<infer::Writer> writer_;
+    std::mutex mutex_;
+    Ids drawn_;
+    std::atomic<std::optional<infer::Ending>> ending_;
+    std::atomic<bool> gone_ = false;
+    std::jthread thread_;
+};
+
+TEST(Member, AnyMemberWritesTheTextOfOneAlone) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    for (const std::size_t count : {1U, 2U, 3U}) {
+        Team team(path, count);
+        for (const auto& runner : team.runners) {
+            for (const infer::Sampling& sampling : {infer::Sampling{}, {.temperature = 0.9, .top_k = 20, .seed = 3}}) {
+                const auto request = request_for(prompt, 30, sampling);
+                Client client(*runner, request);
+                ASSERT_TRUE(client.ends()) << runner->notes;
+                EXPECT_EQ(client.drawn(), alone(path, request)) << count << " members";
+            }
+        }
+    }
+}
+
+TEST(Member, SeveralTextsAtOnceAreThoseOfOneAlone) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("llama2-tiny-q8_0");
+    const auto cases = infer::test::expected("llama2-tiny")["cases"];
+    Team team(path, 2);
+    std::vector<infer::Request> requests;
+    std::vector<std::unique_ptr<Client>> clients;
+    for (std::size_t i = 0; i < 2; ++i) requests.push_back(request_for(cases[i]["ids"].get<Ids>(), 40));
+    for (std::size_t i = 0; i < 2; ++i) clients.push_back(std::make_unique<Client>(*team.runners[i], requests[i]));
+    for (std::size_t i = 0; i < 2; ++i) {
+        ASSERT_TRUE(clients[i]->ends());
+        EXPECT_EQ(clients[i]->drawn(), alone(path, requests[i]));
+    }
+}
+
+TEST(Member, ATextGoesOnWhenMembersGoAndCome) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q8_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][1]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 200, {.temperature = 1.0, .top_k = 50, .seed = 8});
+    const Ids wanted = alone(path, request);
+    Team team(path, 3);
+    Client client(*team.runners[1], request);
+    ASSERT_TRUE(comes([&] { return client.size() > 10; }));
+    team.runners[0]->leave();  // the leader
+    team.runners.erase(team.runners.begin());
+    const std::size_t then = client.size();
+    ASSERT_TRUE(comes([&] { return client.size() > std::min(then + 10, wanted.size() - 1); }));
+    team.add();
+    ASSERT_TRUE(client.ends());
+    EXPECT_EQ(client.drawn(), wanted);
+}
+
+TEST(Member, WhatIsCancelledMakesRoom) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    Team team(path, 2);
+    auto writer = team.runners[1]->member->writer();
+    std::size_t tokens = 0;
+    std::size_t ended = 0;
+    std::vector<infer::Writer::Id> ids;
+    for (int i = 0; i < 8; ++i)  // twice as many as there is room for
+        ids.push_back(writer
+                          ->submit(request_for(prompt, 200), {[&](const infer::Sampled&) {
+                                                                  ++tokens;
+                                                                  return true;
+                                                              },
+                                                              [&](const infer::Ended&) { ++ended; }})
+                          .value());
+    while (tokens < 20) (void)writer->step();
+    for (std::size_t i = 0; i < 7; ++i) writer->cancel(ids[i]);
+    EXPECT_EQ(ended, 7U);
+    const std::size_t before = tokens;
+    while (ended < 8) (void)writer->step();
+    EXPECT_GT(tokens, before);
+    ASSERT_TRUE(comes([&] { return team.runners[1]->state().texts == 0; }));
+}
+
+}  // namespace
+}  // namespace chaos::tensor
