@@ -137,13 +137,32 @@ void add_serve(CLI::App& program, Job& job) {
     command->add_option("--parallel", options->compute.parallel, "Requests computed at once (default: 4)")
         ->check(CLI::Range(1, 128))
         ->type_name("N");
+    command->add_option("--dir", options->dir, "Compute with other nodes; this node's folder (default: node)")
+        ->type_name("DIR");
+    command->add_option("--join", options->join, "... those of the node that answers at this address; may be repeated")
+        ->type_name("ADDR");
+    command->add_option("--local", options->local, "Divide the model over N processes of this machine, to try it")
+        ->check(CLI::Range(1, 64))
+        ->type_name("N");
+    command->add_option("--address", options->address, "What other nodes are told to dial (default: where it listens)")
+        ->type_name("ADDR");
+    command->add_option("--token", options->token, "A join token, by which this node is let in")->type_name("WORD");
+    command->add_option("--certificate", options->certificate, "A certificate of this node's key, likewise")
+        ->type_name("WORD");
+    command->add_option("--institution", options->institution, "Which institution of this machine vouches for it")
+        ->type_name("NAME");
+    command->add_option("--detect-ms", options->detect_ms, "Silence that fails a link to a node (default: 1000)")
+        ->check(CLI::Range(50, 600'000))
+        ->type_name("MS");
     command->footer(
         "/v1/models, /v1/chat/completions and /v1/completions are OpenAI's, / is a page to chat, /metrics is for\n"
         "Prometheus, /livez and /readyz are for whoever watches over it. docs/serving.md says more.\n"
         "Ctrl-C lets answers under way finish; a second Ctrl-C does not.\n\n"
         "Examples:\n"
         "  chaos serve my-model\n"
-        "  chaos serve llama-q4_0.gguf --listen 0.0.0.0:8080 --api-key-file keys --parallel 8\n");
+        "  chaos serve llama-q4_0.gguf --listen 0.0.0.0:8080 --api-key-file keys --parallel 8\n"
+        "  chaos serve my-model --dir a                               # with others, who join by the same address:\n"
+        "  chaos serve my-model --dir b --listen :8081 --join 127.0.0.1:8080\n");
     command->callback([&job, options] { job = [options] { return cli::serve(*options); }; });
 }
 

@@ -6,31 +6,33 @@
 #include <algorithm>
 
 namespace chaos::cli {
-namespace {
 
-// A folder's name, or a file's without .gguf.
-std::string name_of(const std::filesystem::path& path) {
+std::string model_name(const std::filesystem::path& path) {
     const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
     const std::filesystem::path last = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
     return last.extension() == ".gguf" ? last.stem().string() : last.string();
 }
 
-}  // namespace
-
-Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const std::filesystem::path& path,
+Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, const std::filesystem::path& path,
                                                    const ComputeOptions& options) {
-    CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
-    CHAOS_TRY(auto format, infer::chat_format_of(file));
-    const auto most = static_cast<std::size_t>(file.config().max_context);
+    const auto most = static_cast<std::size_t>(config.max_context);
     if (options.context > most)
         return Error{"--context " + std::to_string(options.context) + ": the model's context has " +
                      std::to_string(most) + " tokens"};
     // Every sequence may need room for all of it, so without a wish it is not more than most conversations take.
     constexpr std::size_t enough = 8192;
     serve::ModelGeneratorOptions how;
-    how.name = name_of(path);
+    how.name = model_name(path);
     how.parallel = options.parallel;
     how.context = options.context > 0 ? options.context : std::min(most, enough);
+    return how;
+}
+
+Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const std::filesystem::path& path,
+                                                   const ComputeOptions& options) {
+    CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
+    CHAOS_TRY(auto format, infer::chat_format_of(file));
+    CHAOS_TRY(const auto how, how_to_answer(file.config(), path, options));
     const std::size_t tokens = infer::Scheduler::min_batch(how.parallel);
     const LoadOptions needs = {
         .threads = options.threads,

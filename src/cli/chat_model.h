@@ -11,6 +11,14 @@
 
 namespace chaos::cli {
 
+// A folder's name, or a file's without .gguf.
+[[nodiscard]] std::string model_name(const std::filesystem::path& path);
+
+// How a model answers: its name, its texts at once, their length.
+[[nodiscard]] Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config,
+                                                                 const std::filesystem::path& path,
+                                                                 const ComputeOptions& options);
+
 class ChatModel {
 public:
     // `path` is what the user called it.

@@ -210,6 +210,17 @@ struct ServeOptions {
     std::vector<std::string> api_keys;
     std::filesystem::path api_key_file;
     ComputeOptions compute{.threads = 0, .context = 0, .parallel = 4};
+    // With others: any of these.
+    std::filesystem::path dir;      // this node's folder
+    std::vector<std::string> join;  // where a member of the cluster answers
+    std::size_t local = 0;          // so many processes on this machine, this one included
+    std::string address;            // where others reach it; empty: where it listens
+    std::string token;              // by which this node is let in
+    std::string certificate;        // likewise
+    std::string institution;        // of this machine, that vouches for it
+    std::uint32_t detect_ms = 1000;
+
+    [[nodiscard]] bool with_others() const { return !dir.empty() || !join.empty() || local > 0; }
 };
 // Answers over HTTP until a signal ends it.
 [[nodiscard]] Result<void> serve(const ServeOptions& options);

@@ -39,12 +39,17 @@ Result<std::uint64_t> budget_of(const LoadOptions& options) {
     return available / 10 * 9 + resident;
 }
 
-std::vector<infer::Batch> batches_of(const infer::Config& config, const LoadOptions& options) {
+std::vector<infer::Batch> batches_of(const infer::Config& config, const infer::Slice& slice,
+                                     const LoadOptions& options) {
     constexpr std::size_t fewest_tokens = 16;
     const std::size_t fewest = std::max(options.min_tokens, fewest_tokens);
     std::vector<infer::Batch> batches;
     for (std::size_t tokens = infer::Engine::max_tokens;; tokens = std::max(tokens / 2, fewest)) {
-        batches.push_back({tokens, infer::Engine::bytes(config, tokens, std::min(tokens, options.logits))});
+        const std::size_t logits = std::min(tokens, options.logits);
+        // Of the other members' logits, too.
+        const std::uint64_t others =
+            options.slice ? logits * static_cast<std::uint64_t>(config.vocab) * sizeof(float) : 0;
+        batches.push_back({tokens, infer::Engine::bytes(infer::part_of(config, slice), tokens, logits) + others});
         if (tokens <= fewest) return batches;
     }
 }
@@ -75,10 +80,11 @@ std::size_t threads_or_all(std::size_t threads) {
 
 Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const LoadOptions& options) {
     CHAOS_TRY(const std::uint64_t budget, budget_of(options));
-    const std::vector<infer::PackedTensor> tensors = infer::packed_tensors(file);
+    const infer::Slice slice = options.slice.value_or(infer::whole(file.config()));
+    const std::vector<infer::PackedTensor> tensors = infer::packed_tensors(file, slice);
     const std::vector<infer::Part> parts = infer::parts_of(tensors);
     CHAOS_TRY(const std::uint64_t resident, memory_field("/proc/self/status", "VmRSS:"));
-    const std::vector<infer::Batch> batches = batches_of(file.config(), options);
+    const std::vector<infer::Batch> batches = batches_of(file.config(), slice, options);
     CHAOS_TRY(const infer::WindowPlan plan, infer::plan_window({.budget_bytes = budget,
                                                                 .program_bytes = resident + later_bytes,
                                                                 .cache_bytes = options.kv_bytes,
@@ -88,17 +94,17 @@ Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const Loa
     const std::string name = file.path().filename().string();
     if (plan.resident) {
         CHAOS_TRY(loaded->model,
-                  infer::Model::load(std::move(file), loaded->pool, progress_on_terminal("loading " + name)));
+                  infer::Model::load(std::move(file), slice, loaded->pool, progress_on_terminal("loading " + name)));
     } else {
         CHAOS_TRY(const std::filesystem::path cache, cache_folder(options.cache));
         const infer::Progress packing = progress_on_terminal("packing " + name + " into " + cache.string());
         CHAOS_TRY(const auto path, infer::packed_file(file, tensors, cache, loaded->pool, packing));
         CHAOS_TRY(auto window, infer::Window::open(path, parts, plan, progress_on_terminal("loading " + name)));
-        loaded->model = infer::Model::in_window(std::move(file), std::move(window));
+        loaded->model = infer::Model::in_window(std::move(file), slice, std::move(window));
         CHAOS_TRY(loaded->forecast, infer::forecast(*loaded->model, loaded->pool));
         show_forecast(*loaded);
     }
-    loaded->engine.emplace(*loaded->model, loaded->pool);
+    if (!options.slice) loaded->engine.emplace(*loaded->model, loaded->pool);
     return loaded;
 }
 

@@ -35,6 +35,8 @@ struct LoadOptions {
     std::uint64_t kv_bytes = 0;
     std::size_t min_tokens = 1;  // of one forward()
     std::size_t logits = 1;      // of one forward(), at most
+    // None: the whole model. Then there is no engine: whoever computes with others makes one.
+    std::optional<infer::Slice> slice = {};
 };
 // Weights that the memory has no room for are streamed (infer/window.h); then standard error says what that will cost.
 [[nodiscard]] Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const LoadOptions& options);

@@ -155,7 +155,7 @@ void Scheduler::plan(std::vector<Sequence*>& members, std::vector<std::vector<To
     std::size_t decoding = 0;
     for (const Sequence& each : sequences_)
         if (each.job && pending(each) == 1) ++decoding;
-    std::size_t room = engine_->batch_tokens();
+    std::size_t room = std::min(options_.batch, engine_->batch_tokens());
     std::size_t prompt_room = decoding > 0 ? prompt_tokens_beside_others : room;
     std::vector<Sequence*> order;
     for (Sequence& each : sequences_)

@@ -83,6 +83,7 @@ public:
         std::size_t context = 0;  // tokens of a sequence, prompt included
         KvType kv_type = KvType::f16;
         bool speculate = true;
+        std::size_t batch = Engine::max_tokens;  // of one step, where the engine can compute so many
     };
 
     // So many tokens at once, and logits of them all, the engine must be able to compute.

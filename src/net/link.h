@@ -171,6 +171,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     };
     // These begin when the loop runs, which may be after Links is gone: what they need then is given to them.
     awaitable<void> accept(std::shared_ptr<LinksState> keep, tcp::acceptor& acceptor);
+    awaitable<void> greet(std::shared_ptr<LinksState> keep, tcp::socket socket);
     awaitable<void> welcome(StreamPtr stream, std::string from);
     using Cause = std::uint64_t LinkCounters::*;
     // On a fresh connection, before it is a link's. Of a failure, also the cause.

@@ -14,6 +14,8 @@
 
 #include <openssl/rand.h>
 
+#include <sys/socket.h>
+#include <unistd.h>
 #include <algorithm>
 #include <csignal>
 
@@ -124,23 +126,27 @@ awaitable<void> LinksState::accept(std::shared_ptr<LinksState>, tcp::acceptor& a
             co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
             continue;
         }
-        boost::system::error_code gone;
-        const tcp::endpoint from = socket.remote_endpoint(gone);
-        if (gone) continue;
-        if (strangers.size() >= options.max_strangers) {
-            turn_away(to_text(from), "too many connections have not said who they are", &LinkCounters::too_many);
-            continue;
-        }
-        if (const auto pause = handshakes.take(1, Allowance::Clock::now()); pause.count() > 0) {
-            ++counters.handshakes_delayed;
-            asio::steady_timer timer(loop, pause);
-            co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
-            if (stopped) co_return;
-        }
-        auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
-        strangers.insert(stream);
-        asio::co_spawn(loop, welcome(std::move(stream), to_text(from)), asio::detached);
+        co_await greet(shared_from_this(), std::move(socket));
     }
+}
+
+awaitable<void> LinksState::greet(std::shared_ptr<LinksState>, tcp::socket socket) {
+    boost::system::error_code gone;
+    const tcp::endpoint from = socket.remote_endpoint(gone);
+    if (gone || stopped) co_return;
+    if (strangers.size() >= options.max_strangers) {
+        turn_away(to_text(from), "too many connections have not said who they are", &LinkCounters::too_many);
+        co_return;
+    }
+    auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
+    strangers.insert(stream);
+    if (const auto pause = handshakes.take(1, Allowance::Clock::now()); pause.count() > 0) {
+        ++counters.handshakes_delayed;
+        asio::steady_timer timer(loop, pause);
+        co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+        if (stopped) co_return;
+    }
+    asio::co_spawn(loop, welcome(std::move(stream), to_text(from)), asio::detached);
 }
 
 void LinksState::turn_away(const std::string& who, const std::string& why, Cause cause) {
@@ -370,6 +376,20 @@ Result<tcp::endpoint> Links::listen(const std::string& text) {
     state_->acceptors.push_back(std::move(acceptor));
     asio::co_spawn(state_->loop, state_->accept(state_, *state_->acceptors.back()), asio::detached);
     return where;
+}
+
+void Links::adopt(int descriptor) {
+    boost::system::error_code problem;
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    const bool known = ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+    tcp::socket socket(state_->loop);
+    (void)socket.assign(known && name.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), descriptor, problem);
+    if (problem) {
+        ::close(descriptor);
+        return;
+    }
+    asio::co_spawn(state_->loop, state_->greet(state_, std::move(socket)), asio::detached);
 }
 
 void Links::dial(NodeId peer, const std::string& address) {

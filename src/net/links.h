@@ -150,6 +150,9 @@ public:
     // "host:port", "[v6]:port", ":port" (loopback). Port 0: any that is free. Where we listen then.
     [[nodiscard]] Result<tcp::endpoint> listen(const std::string& address);
 
+    // A connection that somebody else accepted, who saw that it is for us: the descriptor is ours from now on.
+    void adopt(int descriptor);
+
     // A link to the node at `address`: link_up or dial_failed follows, or nothing where there is one by then. A zero
     // id: to whoever answers there; answered(), after link_up if that is due, or dial_failed follows. Names are
     // resolved anew each time.

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <set>
 #include <variant>
@@ -338,6 +339,8 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
 
     // A coroutine may begin after this object was let go: what it needs then is given to it.
     awaitable<void> accept(std::shared_ptr<State> keep);
+    awaitable<void> sort(std::shared_ptr<State> keep, tcp::socket socket);
+    void take(tcp::socket socket);
     awaitable<void> serve(ConnectionPtr connection);
     awaitable<void> wait_for_signals(std::shared_ptr<State> keep, std::chrono::milliseconds grace);
     void stop(std::chrono::milliseconds grace);
@@ -353,6 +356,8 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
     HttpHandler& handler;
     const HttpLimits limits;
     std::set<ConnectionPtr> connections;
+    std::function<void(int)> taker;
+    std::size_t unsorted = 0;
     bool stopping = false;
     bool finished = false;
 };
@@ -430,21 +435,52 @@ awaitable<void> HttpServer::State::accept(std::shared_ptr<State>) {
             co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
             continue;
         }
-        boost::system::error_code gone;  // then reading tells it as well
-        const tcp::endpoint peer = socket.remote_endpoint(gone);
-        (void)socket.set_option(tcp::no_delay(true), gone);
-        const auto connection =
-            std::make_shared<Connection>(loop, std::move(socket), peer.address().to_string(), limits);
-        if (connections.size() >= limits.max_connections) {
-            connection->refuse(handler.refuse(
-                503, "The server has " + std::to_string(connections.size()) + " connections, as many as it takes."));
-            connection->close();
-            continue;
-        }
-        connections.insert(connection);
-        asio::co_spawn(loop, connection->read(), rethrow);
-        asio::co_spawn(loop, serve(connection), rethrow);
+        if (taker)
+            asio::co_spawn(loop, sort(shared_from_this(), std::move(socket)), rethrow);
+        else
+            take(std::move(socket));
     }
+}
+
+void HttpServer::State::take(tcp::socket socket) {
+    boost::system::error_code gone;  // then reading tells it as well
+    const tcp::endpoint peer = socket.remote_endpoint(gone);
+    (void)socket.set_option(tcp::no_delay(true), gone);
+    const auto connection = std::make_shared<Connection>(loop, std::move(socket), peer.address().to_string(), limits);
+    if (connections.size() >= limits.max_connections) {
+        connection->refuse(handler.refuse(
+            503, "The server has " + std::to_string(connections.size()) + " connections, as many as it takes."));
+        connection->close();
+        return;
+    }
+    connections.insert(connection);
+    asio::co_spawn(loop, connection->read(), rethrow);
+    asio::co_spawn(loop, serve(connection), rethrow);
+}
+
+// The first byte tells who it is for. Whoever says nothing for too long is forgotten.
+awaitable<void> HttpServer::State::sort(std::shared_ptr<State>, tcp::socket socket) {
+    if (unsorted >= limits.max_connections) co_return;
+    ++unsorted;
+    asio::steady_timer limit(loop, limits.request_limit);
+    limit.async_wait([&socket](boost::system::error_code cancelled) {
+        boost::system::error_code ignored;  // closing what is closed already is no mistake
+        if (!cancelled) (void)socket.close(ignored);
+    });
+    const auto [problem] = co_await socket.async_wait(tcp::socket::wait_read, asio::as_tuple(asio::use_awaitable));
+    limit.cancel();
+    --unsorted;
+    if (problem || stopping || !socket.is_open()) co_return;
+    constexpr std::byte tls_greeting{0x16};
+    std::byte first{};
+    const auto seen = ::recv(socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (seen != 1 || first != tls_greeting) {
+        if (seen == 1) take(std::move(socket));
+        co_return;
+    }
+    boost::system::error_code failed;
+    const int descriptor = socket.release(failed);
+    if (!failed) taker(descriptor);
 }
 
 awaitable<void> HttpServer::State::serve(ConnectionPtr connection) {
@@ -532,6 +568,10 @@ HttpServer::HttpServer(std::unique_ptr<Loop> loop, std::shared_ptr<State> state)
     : loop_(std::move(loop)), state_(std::move(state)) {}
 
 HttpServer::~HttpServer() = default;
+
+void HttpServer::pass_on_tls(std::function<void(int)> taker) {
+    state_->taker = std::move(taker);
+}
 
 std::uint16_t HttpServer::port() const {
     return state_->acceptor.local_endpoint().port();

@@ -95,6 +95,10 @@ public:
 
     [[nodiscard]] std::uint16_t port() const;
 
+    // Connections that begin with a TLS greeting are not for this server: they are given to `taker`, as descriptors
+    // that it then owns, in the loop. Before run().
+    void pass_on_tls(std::function<void(int descriptor)> taker);
+
     // The loop: returns when stop() has done its work.
     void run();
 

@@ -353,6 +353,10 @@ std::uint16_t Service::port() const {
     return routes_->server().port();
 }
 
+void Service::pass_on_tls(std::function<void(int)> taker) {
+    routes_->server().pass_on_tls(std::move(taker));
+}
+
 void Service::run() {
     routes_->server().run();
     routes_->cancel_all();

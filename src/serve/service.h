@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ public:
     Service& operator=(const Service&) = delete;
 
     [[nodiscard]] std::uint16_t port() const;
+    // Connections that are not HTTP's (HttpServer::pass_on_tls). Before run().
+    void pass_on_tls(std::function<void(int descriptor)> taker);
     // Answers until it is stopped, by stop() or by a signal.
     void run();
 

@@ -31,6 +31,7 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
                                const wire::Work& message) { return member_.links().send_work(to, bytes_of(message)); },
                 .linked = [this] { return member_.links().peers(); },
                 .load = callbacks_.load,
+                .whole = callbacks_.whole,
                 .note = [this](const std::string& text) { note(text); },
                 .failed = [this](const Error& why) { failed(why); }},
                told_) {

@@ -29,8 +29,10 @@ struct MemberOptions {
 class Member final : private live::Worker {
 public:
     struct Callbacks {
-        std::function<Result<LoadedSlice>(const infer::Slice& slice)> load;  // called by another thread
-        std::function<void(const std::string& text)> note;                   // one sentence
+        // As the session's (session.h).
+        std::function<Result<LoadedSlice>(const infer::Slice& slice, std::size_t batch)> load;
+        std::function<void()> whole;
+        std::function<void(const std::string& text)> note;
     };
 
     Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,

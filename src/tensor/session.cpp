@@ -25,6 +25,13 @@ std::vector<std::byte> encoded(const wire::Commands& commands) {
     return bytes;
 }
 
+// Tokens of a pass: all members compute the same. Fewer where somebody has little memory.
+std::size_t batch_of(const wire::Division& division, std::size_t sequences) {
+    const bool little = std::ranges::any_of(
+        division.members(), [](const wire::Division::Member& member) { return member.able().memory_bytes() > 0; });
+    return little ? infer::Scheduler::min_batch(sequences) : infer::Engine::max_tokens;
+}
+
 // Whether everybody is linked with everybody: then sums go directly, else by the leader.
 bool all_linked(const wire::Division& division) {
     const auto linked = [](const wire::Division::Member& a, const wire::Division::Member& b) {
@@ -353,6 +360,7 @@ void Session::start_loading() {
         team->group.members.push_back(node_from(member.node()));
         abilities.push_back({.weight_bytes_per_s = member.able().weight_bytes_per_s()});
     }
+    team->batch = batch_of(*next_, options_.sequences);
     if (!all_linked(*next_)) {
         const auto& members = team->group.members;
         const auto root = static_cast<std::size_t>(std::ranges::find(members, team->leader) - members.begin());
@@ -369,8 +377,8 @@ void Session::start_loading() {
         (std::uint64_t{64} << 20);
     team_ = std::move(team);
     stage_ = Stage::loading;
-    loading_ = std::thread([this, load = ports_.load, slice = team_->slice] {
-        auto loaded = std::make_shared<Result<LoadedSlice>>(load(slice));
+    loading_ = std::thread([this, load = ports_.load, slice = team_->slice, batch = team_->batch] {
+        auto loaded = std::make_shared<Result<LoadedSlice>>(load(slice, batch));
         asio::post(loop_, [this, loaded] { arrived_.emplace(std::move(*loaded)); });
     });
 }
@@ -394,7 +402,8 @@ void Session::finish_loading() {
     auto scheduler = infer::Scheduler::make(*team_->engine, {.sequences = options_.sequences,
                                                              .context = options_.context,
                                                              .kv_type = options_.kv_type,
-                                                             .speculate = options_.speculate});
+                                                             .speculate = options_.speculate,
+                                                             .batch = team_->batch});
     if (!scheduler) return give_up(scheduler.error());
     team_->scheduler.emplace(std::move(*scheduler));
     exchange_.begin(team_->group);
@@ -403,6 +412,7 @@ void Session::finish_loading() {
                 std::to_string(team_->slice.heads.first) + " to " + std::to_string(team_->slice.heads.end()) +
                 (team_->group.parents.empty() ? "" : ", by way of " + brief(team_->leader)) + ", FFN columns " +
                 std::to_string(team_->slice.ffn.first) + " to " + std::to_string(team_->slice.ffn.end()));
+    ports_.whole();
     wire::Work message;
     message.mutable_ready()->set_generation(team_->generation);
     tell_leader(message);

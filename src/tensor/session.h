@@ -67,9 +67,11 @@ public:
     struct Ports {
         std::function<bool(NodeId to, const wire::Work& message)> send;  // false: there is no link
         std::function<std::vector<NodeId>()> linked;
-        std::function<Result<LoadedSlice>(const infer::Slice& slice)> load;  // called by another thread
-        std::function<void(const std::string& text)> note;                   // one sentence
-        std::function<void(const Error& why)> failed;                        // this node cannot go on
+        // Loads a slice that can compute so many tokens at once; called by another thread.
+        std::function<Result<LoadedSlice>(const infer::Slice& slice, std::size_t batch)> load;
+        std::function<void()> whole;                        // texts can be written now
+        std::function<void(const std::string& text)> note;  // one sentence
+        std::function<void(const Error& why)> failed;       // this node cannot go on
     };
 
     Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, const infer::Config& config,
@@ -112,6 +114,7 @@ private:
         NodeId leader;
         Group group;
         infer::Slice slice;
+        std::size_t batch = 0;  // tokens of a pass
         LoadedSlice loaded;
         std::optional<infer::Engine> engine;
         std::optional<infer::Scheduler> scheduler;

@@ -39,7 +39,8 @@ public:
         options.model = sha256("a model");
         member = std::make_unique<Member>(
             loop, key, net::vouch_for(institution, key.public_key(), net::Site::some_day), options, file.config(),
-            Member::Callbacks{.load = [path](const infer::Slice& slice) { return load(path, slice); },
+            Member::Callbacks{.load = [path](const infer::Slice& slice, std::size_t) { return load(path, slice); },
+                              .whole = [] {},
                               .note =
                                   [this](const std::string& text) {
                                       const std::scoped_lock lock(mutex);
