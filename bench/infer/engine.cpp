@@ -49,11 +49,10 @@ std::size_t kv_bytes(const infer::Config& config, std::size_t position) {
     return static_cast<std::size_t>(config.layers * config.kv_width()) * 2 * sizeof(std::uint16_t) * (position + 1);
 }
 
+// At most Engine::max_tokens.
 Result<void> append(Engine& engine, KvCache& cache, std::span<const infer::TokenId> tokens) {
-    for (std::size_t first = 0; first < tokens.size(); first += Engine::max_tokens) {
-        const infer::Piece piece{&cache, tokens.subspan(first, std::min(Engine::max_tokens, tokens.size() - first)), 1};
-        CHAOS_CHECK(engine.forward({&piece, 1}));
-    }
+    const infer::Piece piece{&cache, tokens, 1};
+    CHAOS_CHECK(engine.forward({&piece, 1}));
     return {};
 }
 
@@ -87,12 +86,25 @@ Result<void> measure_decode(const Model& model, KvCache& cache, std::size_t thre
     return {};
 }
 
-Result<void> measure_decodes(const Model& model, Pool& pool, const std::string& name, int rounds, Findings& findings) {
-    CHAOS_TRY(KvCache cache, KvCache::make(model.config(), positions.back() + 1, infer::KvType::f16));
-    Engine engine(model, pool);
-    const std::vector<infer::TokenId> tokens = some_tokens(positions.back());
+// As if so many tokens had been computed.
+Result<KvCache> filled_cache(const infer::Config& config, std::size_t tokens, std::size_t capacity) {
+    CHAOS_TRY(KvCache cache, KvCache::make(config, capacity, infer::KvType::f16));
+    cache.grow(tokens);
+    const auto width = static_cast<std::size_t>(config.head_width);
+    std::vector<float> numbers(width);
+    for (std::size_t i = 0; i < width; ++i) numbers[i] = static_cast<float>(i) / static_cast<float>(width) - 0.5F;
+    for (std::size_t position = 0; position < tokens; ++position) {
+        std::ranges::rotate(numbers, numbers.begin() + 1);
+        for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.layers); ++layer)
+            for (std::size_t head = 0; head < static_cast<std::size_t>(config.kv_heads); ++head)
+                cache.store(layer, head, position, numbers, numbers);
+    }
+    return cache;
+}
+
+Result<void> measure_decodes(const Model& model, const std::string& name, int rounds, Findings& findings) {
     for (const std::size_t position : positions) {
-        CHAOS_CHECK(append(engine, cache, std::span(tokens).subspan(cache.size(), position - cache.size())));
+        CHAOS_TRY(KvCache cache, filled_cache(model.config(), position, positions.back() + 1));
         for (const std::size_t threads : {1U, 2U})
             CHAOS_CHECK(measure_decode(model, cache, threads, name, rounds, findings));
     }
@@ -130,7 +142,7 @@ Result<void> measure_engine(bool quick, Findings& findings) {
     Pool pool(2);
     for (const auto& [type, name] : {std::pair{StoredType::q4_0, "q4"}, {StoredType::q8_0, "q8"}}) {
         CHAOS_TRY(const Model model, synthetic_model({.type = type}, pool));
-        CHAOS_CHECK(measure_decodes(model, pool, name, quick ? 3 : 10, findings));
+        CHAOS_CHECK(measure_decodes(model, name, quick ? 3 : 10, findings));
         CHAOS_CHECK(measure_prefill(model, name, true, quick ? 2 : 5, findings));
     }
     // A few layers say the same as many, which would be 2 GB of floats.
