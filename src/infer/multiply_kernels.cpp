@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "infer/multiply_kernels.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -346,8 +347,21 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
     }
 }
 
+// Weights that come next, while some tokens of many are multiplied by what is there: of so many bytes as large a share
+// as the tokens are of all. With few tokens the machine's own foresight is as good.
+HWY_INLINE void fetch_next(const PanelJob& job, const std::byte* next, std::size_t bytes, std::size_t token,
+                           std::size_t tokens) {
+    constexpr std::size_t many_tokens = 24;
+    constexpr std::size_t line = 64;
+    const std::size_t rows = job.activations->rows();
+    if (rows < many_tokens) return;
+    for (std::size_t at = bytes * token / rows / line; at < bytes * (token + tokens) / rows / line; ++at)
+        hwy::Prefetch(next + at * line);
+}
+
 template <Format format>
 void multiply_quantized(const PanelJob& job) {
+    const std::size_t bytes = panel_bytes(format, job.matrix.columns);
     for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
         if (job.activations->rows() == 1) {
             quantized_row<format>(job, panel);
@@ -355,8 +369,10 @@ void multiply_quantized(const PanelJob& job) {
         }
         std::size_t token = 0;
         const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
-            for (; token + tokens <= job.activations->rows(); token += tokens)
+            for (; token + tokens <= job.activations->rows(); token += tokens) {
+                fetch_next(job, job.matrix.packed + (panel + 1) * bytes, bytes, token, tokens);
                 quantized_tile<format, tokens>(job, panel, token);
+            }
         };
         // As many as there are registers for their sums.
         if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 6>());
@@ -459,11 +475,14 @@ void multiply_floats(const PanelJob& job) {
                     hn::Store(load_weights<format>(column + i * 2), Floats(), converted.data() + i);
                 block.weights = converted.data();
             }
-            column += block.columns * panel_rows * weight_bytes<format>;
+            const std::size_t bytes = block.columns * panel_rows * weight_bytes<format>;
+            column += bytes;
             std::size_t token = 0;
             const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
-                for (; token + tokens <= job.activations->rows(); token += tokens)
+                for (; token + tokens <= job.activations->rows(); token += tokens) {
+                    fetch_next(job, column, bytes, token, tokens);
                     float_tile<tokens>(job, block, token);
+                }
             };
             take(std::integral_constant<std::size_t, tile_tokens>());
             take(std::integral_constant<std::size_t, 4>());
