@@ -143,11 +143,11 @@ Result<void> measure_engine(bool quick, Findings& findings) {
     for (const auto& [type, name] : {std::pair{StoredType::q4_0, "q4"}, {StoredType::q8_0, "q8"}}) {
         CHAOS_TRY(const Model model, synthetic_model({.type = type}, pool));
         CHAOS_CHECK(measure_decodes(model, name, quick ? 3 : 10, findings));
-        CHAOS_CHECK(measure_prefill(model, name, true, quick ? 2 : 5, findings));
+        CHAOS_CHECK(measure_prefill(model, name, true, quick ? 2 : 8, findings));
     }
     // A few layers say the same as many, which would be 2 GB of floats.
     CHAOS_TRY(const Model model, synthetic_model({.layers = 4, .vocabulary = 8000, .type = StoredType::f16}, pool));
-    return measure_prefill(model, "f16", false, quick ? 2 : 5, findings);
+    return measure_prefill(model, "f16", false, quick ? 2 : 8, findings);
 }
 
 }  // namespace chaos::bench
