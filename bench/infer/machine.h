@@ -10,6 +10,13 @@ namespace chaos::bench {
 
 double seconds_now();
 
+template <class Work>
+double seconds_of(const Work& work) {
+    const double start = seconds_now();
+    work();
+    return seconds_now() - start;
+}
+
 // The pool's threads read all bytes, each its part, from 1, 2, 4 or 8 places of it at once.
 void read_all(infer::Pool& pool, std::span<const std::byte> bytes, std::size_t streams);
 

@@ -1,5 +1,5 @@
 // A Llama with random weights, as a GGUF file: as large as one likes, for who measures time and memory and does not
-// care what it says. It has no tokenizer.
+// care what it says.
 #pragma once
 
 #include "base/result.h"
@@ -18,7 +18,10 @@ struct SyntheticModel {
     std::int64_t ffn = 8192;
     std::int64_t vocabulary = 32000;
     std::int64_t context = 4096;
-    infer::StoredType type = infer::StoredType::q4_0;  // or q8_0
+    infer::StoredType type = infer::StoredType::q4_0;  // or q8_0 or f16
+    // Byte-level BPE with as many tokens as the vocabulary: texts of printable characters, each token but the first
+    // ones merged of two others.
+    bool tokenizer = false;
 };
 
 // The same bytes for the same model.

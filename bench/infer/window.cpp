@@ -69,7 +69,7 @@ Result<double> disk_rate(const fs::path& path, double seconds) {
 
 }  // namespace
 
-Result<std::vector<Figure>> measure_window(bool quick) {
+Result<void> measure_window(bool quick, Findings& findings) {
     const test::TemporaryFolder folder;
     const fs::path model = folder.path() / "model.gguf";
     const fs::path cache = folder.path() / "cache";
@@ -79,7 +79,6 @@ Result<std::vector<Figure>> measure_window(bool quick) {
         CHAOS_TRY(const auto file, infer::ModelFile::open(model));
         weights = infer::packed_bytes(infer::packed_tensors(file));
     }
-    std::vector<Figure> figures;
     for (const std::uint64_t share : {2U, 4U, 8U}) {
         const std::uint64_t budget = weights / share;
         const std::string name = "window_" + std::to_string(share) + "th_";
@@ -108,15 +107,15 @@ Result<std::vector<Figure>> measure_window(bool quick) {
             ratios.push_back(taken / std::max(computed, streamed / rate));
             forecasts.push_back(taken / window["expected_seconds_per_token"].get<double>());
         }
-        figures.push_back({name + "peak_of_budget", peak / static_cast<double>(budget)});
-        figures.push_back({name + "token_ms", taken * 1e3});
-        figures.push_back({name + "compute_ms", computed * 1e3});
-        figures.push_back({name + "disk_ms", streamed / rate * 1e3});
-        figures.push_back({name + "disk_gb_per_s", rate * 1e-9});
-        figures.push_back({name + "time_ratio", median(ratios)});
-        figures.push_back({name + "forecast_ratio", median(forecasts)});
+        findings.add(name + "peak_of_budget", peak / static_cast<double>(budget), 3, "<= 1.1");
+        findings.add(name + "token_ms", taken * 1e3, 3);
+        findings.add(name + "compute_ms", computed * 1e3, 3);
+        findings.add(name + "disk_ms", streamed / rate * 1e3, 3);
+        findings.add(name + "disk_gb_per_s", rate * 1e-9, 3);
+        findings.add(name + "time_ratio", median(ratios), 3, "<= 1.15");
+        findings.add(name + "forecast_ratio", median(forecasts), 3);
     }
-    return figures;
+    return {};
 }
 
 }  // namespace chaos::bench

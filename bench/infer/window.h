@@ -4,12 +4,10 @@
 #pragma once
 
 #include "base/result.h"
-#include "report.h"
-
-#include <vector>
+#include "findings.h"
 
 namespace chaos::bench {
 
-[[nodiscard]] Result<std::vector<Figure>> measure_window(bool quick);
+[[nodiscard]] Result<void> measure_window(bool quick, Findings& findings);
 
 }  // namespace chaos::bench

@@ -167,11 +167,16 @@ void softmax(float* values, std::size_t count) {
     }
     greatest = hn::GetLane(hn::MaxOfLanes(floats, most));
     for (; i < count; ++i) greatest = values[i] > greatest ? values[i] : greatest;
-    for (i = 0; i + lanes <= count; i += lanes) {
-        const FloatVector x = hn::Sub(hn::LoadU(floats, values + i), hn::Set(floats, greatest));
-        hn::StoreU(exponentials(x), floats, values + i);
+    const auto exponentials_of = [&](float* some) HWY_ATTR {
+        hn::StoreU(exponentials(hn::Sub(hn::LoadU(floats, some), hn::Set(floats, greatest))), floats, some);
+    };
+    for (i = 0; i + lanes <= count; i += lanes) exponentials_of(values + i);
+    if (i < count) {
+        alignas(64) std::array<float, lanes> rest{};
+        std::copy(values + i, values + count, rest.begin());
+        exponentials_of(rest.data());
+        std::copy_n(rest.begin(), count - i, values + i);
     }
-    for (; i < count; ++i) values[i] = exponential(values[i] - greatest);
     Parts sum;
     for_parts(values, count,
               [&](std::size_t part, FloatVector x) HWY_ATTR { sum.vectors[part] = hn::Add(sum.vectors[part], x); });

@@ -4,6 +4,8 @@
 #include "infer/half.h"
 
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 
 namespace chaos::infer {
@@ -22,17 +24,6 @@ std::size_t group_bytes(Format format) {
     return scale_bytes + (format == Format::q8_0 ? scale_columns : scale_columns / 2);
 }
 
-// 32 columns of one row of a file, as values + 8.
-std::array<std::uint8_t, scale_columns> nibbles_of(const std::byte* group) {
-    std::array<std::uint8_t, scale_columns> values{};
-    for (std::size_t i = 0; i < scale_columns / 2; ++i) {
-        const auto both = static_cast<std::uint8_t>(group[scale_bytes + i]);
-        values[i] = both & 0xfU;
-        values[i + scale_columns / 2] = both >> 4;
-    }
-    return values;
-}
-
 // Nothing is 0: with a scale of 0 it adds nothing, and 8 stands for the value 0.
 void clear_group(Format format, std::byte* group) {
     std::memset(group, 0, panel_scale_bytes);
@@ -48,11 +39,18 @@ void pack_group(Format format, const std::byte* from, std::size_t row, std::byte
         }
         return;
     }
-    const std::array<std::uint8_t, scale_columns> values = nibbles_of(from);
-    for (std::size_t i = 0; i < scale_columns; i += 8) {
-        for (std::size_t j = 0; j < 4; ++j) {
-            to[i / 2 * panel_rows + j] = static_cast<std::byte>(values[i + j] | (values[i + j + 4] << 4));
-        }
+    // Eight bytes of a file have columns i..i+7 in their low halves and i+16..i+23 in their high ones.
+    static_assert(std::endian::native == std::endian::little);
+    const auto pack_eight = [&](std::uint64_t columns, std::size_t first) {
+        const std::uint64_t halves = columns & 0x0f0f'0f0f'0f0f'0f0f;
+        const auto word = static_cast<std::uint32_t>(halves | halves >> 28);
+        std::memcpy(to + first / 2 * panel_rows, &word, sizeof word);
+    };
+    for (std::size_t i = 0; i < scale_columns / 2; i += 8) {
+        std::uint64_t eight = 0;
+        std::memcpy(&eight, from + scale_bytes + i, sizeof eight);
+        pack_eight(eight, i);
+        pack_eight(eight >> 4, i + scale_columns / 2);
     }
 }
 

@@ -76,8 +76,4 @@ std::int64_t to_fixed(float sum) {
     return std::bit_cast<std::int64_t>(limited * fixed_unit + ones) - std::bit_cast<std::int64_t>(ones);
 }
 
-float from_fixed(std::int64_t sum) {
-    return static_cast<float>(static_cast<double>(sum) * (1.0 / fixed_unit));
-}
-
 }  // namespace chaos::infer

@@ -49,6 +49,8 @@ void multiply_fixed(Pool& pool, const Activations& activations, std::size_t bloc
 inline constexpr double fixed_unit = 0x1p32;
 inline constexpr float fixed_limit = 262144.0F;
 [[nodiscard]] std::int64_t to_fixed(float sum);
-[[nodiscard]] float from_fixed(std::int64_t sum);
+[[nodiscard]] inline float from_fixed(std::int64_t sum) {
+    return static_cast<float>(static_cast<double>(sum) * (1.0 / fixed_unit));
+}
 
 }  // namespace chaos::infer

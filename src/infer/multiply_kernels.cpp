@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "infer/multiply_kernels.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -39,44 +40,43 @@ constexpr std::size_t lanes = hn::MaxLanes(Floats());
 constexpr std::size_t panel_vectors = panel_rows / lanes;
 constexpr std::size_t panel_scale_bytes = panel_rows * 2;
 
-// Where sums of a block of columns belong: `rows` rows of weights from `row` on, for each of some rows of activations.
+// Where sums of a block of columns belong: they begin with this row of activations and this row of weights.
 struct Target {
     bool first_block;
     std::size_t token;
-    std::size_t tokens;
     std::size_t row;
-    std::size_t rows;
 };
 
-// Adds a block's sums, which lie token by token, to the results.
-HWY_NOINLINE void finish_block(const PanelJob& job, const Target& target, const float* sums) {
+HWY_INLINE void add_floats(FloatVector sum, bool first_block, float* to) {
+    const Floats floats;
+    hn::StoreU(hn::Add(first_block ? hn::Zero(floats) : hn::LoadU(floats, to), sum), floats, to);
+}
+
+// The same operations as to_fixed()'s: multiplying by a power of two is exact, so that it may be fused with the sum.
+HWY_INLINE void add_fixed(FloatVector sum, std::int64_t* to) {
     const Floats floats;
     const hn::Repartition<double, Floats> doubles;
     const hn::RebindToSigned<decltype(doubles)> longs;
     const FloatVector limit = hn::Set(floats, fixed_limit);
+    const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
+    const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
     const auto ones = hn::Set(doubles, 0x1.8p52);
-    const auto add_fixed = [&](auto half, std::int64_t* to) HWY_ATTR {
-        const auto scaled = hn::Add(hn::Mul(hn::PromoteTo(doubles, half), hn::Set(doubles, fixed_unit)), ones);
+    const auto add_half = [&](auto half, std::int64_t* here) HWY_ATTR {
+        const auto scaled = hn::MulAdd(hn::PromoteTo(doubles, half), hn::Set(doubles, fixed_unit), ones);
         const auto rounded = hn::Sub(hn::BitCast(longs, scaled), hn::BitCast(longs, ones));
-        hn::StoreU(hn::Add(hn::LoadU(longs, to), rounded), longs, to);
+        hn::StoreU(hn::Add(hn::LoadU(longs, here), rounded), longs, here);
     };
-    const std::size_t rows = std::min(target.rows, job.matrix.rows - std::min(target.row, job.matrix.rows));
-    for (std::size_t token = 0; token < target.tokens; ++token, sums += target.rows) {
+    add_half(hn::LowerHalf(limited), to);
+    add_half(hn::UpperHalf(hn::Half<Floats>(), limited), to + lanes / 2);
+}
+
+// Of a last panel that has fewer rows. The sums lie token by token.
+HWY_NOINLINE void finish_some_rows(const PanelJob& job, const Target& target, std::size_t tokens, std::size_t stride,
+                                   const float* sums) {
+    const std::size_t rows = job.matrix.rows - std::min(target.row, job.matrix.rows);
+    for (std::size_t token = 0; token < tokens; ++token, sums += stride) {
         const std::size_t at = (target.token + token) * job.stride + target.row;
-        std::size_t i = 0;
-        for (; i + lanes <= rows; i += lanes) {
-            const FloatVector sum = hn::Load(floats, sums + i);
-            if (job.results != nullptr) {
-                float* to = job.results + at + i;
-                hn::StoreU(hn::Add(target.first_block ? hn::Zero(floats) : hn::LoadU(floats, to), sum), floats, to);
-            } else {
-                const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
-                const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
-                add_fixed(hn::LowerHalf(limited), job.sums + at + i);
-                add_fixed(hn::UpperHalf(hn::Half<Floats>(), limited), job.sums + at + i + lanes / 2);
-            }
-        }
-        for (; i < rows; ++i) {
+        for (std::size_t i = 0; i < std::min(rows, stride); ++i) {
             if (job.results != nullptr) {
                 job.results[at + i] = (target.first_block ? 0.0F : job.results[at + i]) + sums[i];
             } else {
@@ -86,9 +86,10 @@ HWY_NOINLINE void finish_block(const PanelJob& job, const Target& target, const 
     }
 }
 
-// Sums of a block of columns, to be finished.
-template <std::size_t count>
+// Sums of a block of columns, to be finished: some vectors for each row of activations.
+template <std::size_t tokens, std::size_t token_vectors>
 struct Sums {
+    static constexpr std::size_t count = tokens * token_vectors;
     FloatVector vectors[count];
 
     HWY_INLINE Sums() {
@@ -96,11 +97,24 @@ struct Sums {
         for (std::size_t i = 0; i < count; ++i) vectors[i] = hn::Zero(Floats());
     }
 
+    // Adds them to the results.
     HWY_INLINE void finish(const PanelJob& job, const Target& target) const {
-        alignas(64) std::array<float, count * lanes> values;
-        HWY_UNROLL(32)
-        for (std::size_t i = 0; i < count; ++i) hn::Store(vectors[i], Floats(), values.data() + i * lanes);
-        finish_block(job, target, values.data());
+        if (target.row + token_vectors * lanes > job.matrix.rows) {
+            alignas(64) std::array<float, count * lanes> values;
+            HWY_UNROLL(32)
+            for (std::size_t i = 0; i < count; ++i) hn::Store(vectors[i], Floats(), values.data() + i * lanes);
+            return finish_some_rows(job, target, tokens, token_vectors * lanes, values.data());
+        }
+        const std::size_t at = target.token * job.stride + target.row;
+        const auto offset = [&](std::size_t i)
+                                HWY_ATTR { return at + i / token_vectors * job.stride + i % token_vectors * lanes; };
+        if (job.results != nullptr) {
+            HWY_UNROLL(32)
+            for (std::size_t i = 0; i < count; ++i) add_floats(vectors[i], target.first_block, job.results + offset(i));
+        } else {
+            HWY_UNROLL(32)
+            for (std::size_t i = 0; i < count; ++i) add_fixed(vectors[i], job.sums + offset(i));
+        }
     }
 };
 
@@ -263,7 +277,7 @@ HWY_NOINLINE void quantized_row(const PanelJob& job, std::size_t panel) {
     for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
         const std::size_t groups = std::min(job.block_columns, matrix.columns - first) / scale_columns;
         const QuantizedAt at = QuantizedAt::of<format>(*job.activations, 0, first);
-        Sums<panel_vectors> sums;
+        Sums<1, panel_vectors> sums;
         for (std::size_t i = 0; i < groups; ++i, group += group_bytes) {
             const FloatVector scale = hn::Set(floats, at.scales[i]);
             Exact<format> exact[panel_vectors];
@@ -283,7 +297,7 @@ HWY_NOINLINE void quantized_row(const PanelJob& job, std::size_t panel) {
                 sums.vectors[j] = hn::MulAdd(totals, scales, sums.vectors[j]);
             }
         }
-        sums.finish(job, {first == 0, 0, 1, panel * panel_rows, panel_rows});
+        sums.finish(job, {first == 0, 0, panel * panel_rows});
     }
 }
 
@@ -299,7 +313,7 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
         for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
             const std::size_t groups = std::min(job.block_columns, matrix.columns - first) / scale_columns;
             const QuantizedAt at = QuantizedAt::of<format>(*job.activations, first_token, first);
-            Sums<tokens * vectors> sums;
+            Sums<tokens, vectors> sums;
             for (std::size_t i = 0; i < groups; ++i, group += group_bytes) {
                 Exact<format> exact[tokens * vectors];
                 HWY_UNROLL(24)
@@ -328,13 +342,26 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
                     sums.vectors[j] = hn::MulAdd(totals, scales, sums.vectors[j]);
                 }
             }
-            sums.finish(job, {first == 0, first_token, tokens, panel * panel_rows + vector * lanes, vectors * lanes});
+            sums.finish(job, {first == 0, first_token, panel * panel_rows + vector * lanes});
         }
     }
 }
 
+// Weights that come next, while some tokens of many are multiplied by what is there: of so many bytes as large a share
+// as the tokens are of all. With few tokens the machine's own foresight is as good.
+HWY_INLINE void fetch_next(const PanelJob& job, const std::byte* next, std::size_t bytes, std::size_t token,
+                           std::size_t tokens) {
+    constexpr std::size_t many_tokens = 24;
+    constexpr std::size_t line = 64;
+    const std::size_t rows = job.activations->rows();
+    if (rows < many_tokens) return;
+    for (std::size_t at = bytes * token / rows / line; at < bytes * (token + tokens) / rows / line; ++at)
+        hwy::Prefetch(next + at * line);
+}
+
 template <Format format>
 void multiply_quantized(const PanelJob& job) {
+    const std::size_t bytes = panel_bytes(format, job.matrix.columns);
     for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
         if (job.activations->rows() == 1) {
             quantized_row<format>(job, panel);
@@ -342,8 +369,10 @@ void multiply_quantized(const PanelJob& job) {
         }
         std::size_t token = 0;
         const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
-            for (; token + tokens <= job.activations->rows(); token += tokens)
+            for (; token + tokens <= job.activations->rows(); token += tokens) {
+                fetch_next(job, job.matrix.packed + (panel + 1) * bytes, bytes, token, tokens);
                 quantized_tile<format, tokens>(job, panel, token);
+            }
         };
         // As many as there are registers for their sums.
         if constexpr (lanes == 16) take(std::integral_constant<std::size_t, 6>());
@@ -377,7 +406,7 @@ HWY_NOINLINE void float_row(const PanelJob& job, std::size_t panel) {
     for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
         const std::size_t columns = std::min(job.block_columns, matrix.columns - first);
         const float* values = job.activations->floats(first / activation_columns, 0) + first % activation_columns;
-        Sums<panel_vectors> sums;
+        Sums<1, panel_vectors> sums;
         for (std::size_t i = 0; i < columns; ++i, column += panel_rows * weight_bytes<format>) {
             const FloatVector value = hn::Set(floats, values[i]);
             HWY_UNROLL(8)
@@ -386,7 +415,7 @@ HWY_NOINLINE void float_row(const PanelJob& job, std::size_t panel) {
                 sums.vectors[j] = hn::MulAdd(weights, value, sums.vectors[j]);
             }
         }
-        sums.finish(job, {first == 0, 0, 1, panel * panel_rows, panel_rows});
+        sums.finish(job, {first == 0, 0, panel * panel_rows});
     }
 }
 
@@ -408,7 +437,7 @@ HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::
     const float* values =
         job.activations->floats(block.first / activation_columns, first_token) + block.first % activation_columns;
     for (std::size_t vector = 0; vector < panel_vectors; vector += tile_vectors) {
-        Sums<tokens * tile_vectors> sums;
+        Sums<tokens, tile_vectors> sums;
         const float* weights = block.weights + vector * lanes;
         for (std::size_t i = 0; i < block.columns; ++i, weights += panel_rows) {
             FloatVector column[tile_vectors];
@@ -424,8 +453,7 @@ HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::
                 }
             }
         }
-        sums.finish(job, {block.first == 0, first_token, tokens, block.panel * panel_rows + vector * lanes,
-                          tile_vectors * lanes});
+        sums.finish(job, {block.first == 0, first_token, block.panel * panel_rows + vector * lanes});
     }
 }
 
@@ -447,11 +475,14 @@ void multiply_floats(const PanelJob& job) {
                     hn::Store(load_weights<format>(column + i * 2), Floats(), converted.data() + i);
                 block.weights = converted.data();
             }
-            column += block.columns * panel_rows * weight_bytes<format>;
+            const std::size_t bytes = block.columns * panel_rows * weight_bytes<format>;
+            column += bytes;
             std::size_t token = 0;
             const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
-                for (; token + tokens <= job.activations->rows(); token += tokens)
+                for (; token + tokens <= job.activations->rows(); token += tokens) {
+                    fetch_next(job, column, bytes, token, tokens);
                     float_tile<tokens>(job, block, token);
+                }
             };
             take(std::integral_constant<std::size_t, tile_tokens>());
             take(std::integral_constant<std::size_t, 4>());

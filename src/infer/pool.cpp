@@ -29,7 +29,8 @@ constexpr std::chrono::microseconds spin_time{20};
 constexpr int late_chunks = 4;
 constexpr std::chrono::microseconds late_time{200};
 constexpr std::chrono::milliseconds shortest_rest{5};
-constexpr std::chrono::milliseconds longest_rest{640};
+// Each rest ends with a try that may cost some milliseconds.
+constexpr std::chrono::milliseconds longest_rest{2560};
 // Threads ask for a few chunks more than there are.
 constexpr std::size_t max_chunks = std::size_t{1} << 31;
 
@@ -75,23 +76,27 @@ void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
     round_.fetch_add(1, std::memory_order_release);
     round_.notify_all();
     const std::size_t taken = take_chunks();
-    if (done_.load(std::memory_order_acquire) == chunks) return;
-    wait_for_others(chunks, (Clock::now() - start) / std::max<std::size_t>(taken, 1) * late_chunks + late_time);
+    const Clock::time_point own_end = Clock::now();
+    wait_for_others(chunks);
+    const Clock::time_point end = Clock::now();
+    const Clock::duration patience =
+        (own_end - start) / static_cast<std::ptrdiff_t>(std::max<std::size_t>(taken, 1)) * late_chunks + late_time;
+    if (end - own_end > patience) {
+        helpers_ = helpers_ - 1;
+        rest_until_ = end + rest_;
+        rest_ = std::min<Clock::duration>(2 * rest_, longest_rest);
+        helped_ = {};
+    } else if (taken < chunks) {
+        // Time in which there was nothing to do proves nothing.
+        helped_ += end - start;
+        if (helped_ > rest_) rest_ = shortest_rest;
+    }
 }
 
-void Pool::wait_for_others(std::size_t chunks, Clock::duration patience) {
-    const Clock::time_point start = Clock::now();
+void Pool::wait_for_others(std::size_t chunks) {
     for (std::uint32_t done = done_.load(std::memory_order_acquire); done != chunks;
          done = done_.load(std::memory_order_acquire)) {
         wait_while(done_, done);
-    }
-    const Clock::time_point now = Clock::now();
-    if (now - start > patience) {
-        helpers_ = helpers_ - 1;
-        rest_until_ = now + rest_;
-        rest_ = std::min<Clock::duration>(2 * rest_, longest_rest);
-    } else if (now - rest_until_ > rest_) {
-        rest_ = shortest_rest;
     }
 }
 

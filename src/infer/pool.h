@@ -3,8 +3,8 @@
 // microseconds, then sleep in the kernel.
 //
 // A thread that loses its core in the middle of a chunk keeps all others waiting. When that happens, the pool goes on
-// with one thread less for a while, the longer the more often it happens: beside a busy neighbour two threads are not
-// slower than one.
+// with one thread less for a while, the longer the more often it happens, until threads have helped for as long as they
+// last rested: beside a busy neighbour two threads are not slower than one.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ private:
     using Call = void (*)(const void*, std::size_t);
     void run_erased(std::size_t chunks, Call call, const void* work);
     std::size_t take_chunks();
-    void wait_for_others(std::size_t chunks, std::chrono::steady_clock::duration patience);
+    void wait_for_others(std::size_t chunks);
     void serve(std::size_t index);
 
     // What is to be done, for those who took a chunk of it.
@@ -51,7 +51,8 @@ private:
 
     std::atomic<std::size_t> helpers_{0};  // workers that take chunks now: those with a lower index
     std::chrono::steady_clock::time_point rest_until_{};
-    std::chrono::steady_clock::duration rest_{};  // of a worker, the next time one is late
+    std::chrono::steady_clock::duration rest_{};    // of a worker, the next time one is late
+    std::chrono::steady_clock::duration helped_{};  // workers, since one was late
 
     std::vector<std::thread> workers_;
 };

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 namespace chaos::infer {
@@ -34,6 +37,39 @@ TEST(Pool, SleepingThreadsWakeUpAndHelp) {
         }
         // Long enough for the worker to fall asleep.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+TEST(Pool, TimeWithoutWorkDoesNotMakeALateThreadPunctual) {
+    using Clock = std::chrono::steady_clock;
+    Pool pool(2);
+    const std::thread::id caller = std::this_thread::get_id();
+    // Whether the other thread took a chunk, which takes it so long.
+    const auto helped = [&](std::chrono::milliseconds chunk) {
+        std::atomic<bool> other{false};
+        pool.run(64, [&](std::size_t) {
+            if (std::this_thread::get_id() == caller) return std::this_thread::yield();
+            std::this_thread::sleep_for(chunk);
+            other = true;
+        });
+        return other.load();
+    };
+    constexpr std::chrono::milliseconds late{30};
+    constexpr std::chrono::milliseconds punctual{0};
+    // Rests of 5, 10, 20, 40 and 80 ms.
+    for (int i = 0; i < 5; ++i)
+        while (!helped(late)) {
+        }
+    // Longer than the next rest.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    while (!helped(punctual)) {
+    }
+    while (!helped(late)) {
+    }
+    const auto until = Clock::now() + std::chrono::milliseconds(100);
+    for (bool help = false; Clock::now() < until;) {
+        help = helped(punctual);
+        ASSERT_TRUE(!help || Clock::now() >= until);
     }
 }
 
