@@ -39,6 +39,8 @@ using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t read_ahead_bytes = 64 << 10;
 constexpr std::chrono::milliseconds linger_limit{2'000};
+// So many of those for whom there is no room may read that; to others the connection just ends.
+constexpr std::size_t lingering_refusals = 64;
 
 // What goes wrong in a coroutine goes wrong in the loop.
 void rethrow(const std::exception_ptr& problem) {
@@ -438,8 +440,10 @@ awaitable<void> HttpServer::State::accept(std::shared_ptr<State>) {
         if (connections.size() >= limits.max_connections) {
             connection->refuse(handler.refuse(
                 503, "The server has " + std::to_string(connections.size()) + " connections, as many as it takes."));
-            connection->close();
-            continue;
+            if (connections.size() >= limits.max_connections + lingering_refusals) {
+                connection->close();
+                continue;
+            }
         }
         connections.insert(connection);
         asio::co_spawn(loop, connection->read(), rethrow);
@@ -449,6 +453,7 @@ awaitable<void> HttpServer::State::accept(std::shared_ptr<State>) {
 
 awaitable<void> HttpServer::State::serve(ConnectionPtr connection) {
     const std::shared_ptr<State> keep = shared_from_this();
+    if (!connection->keeps()) co_await connection->answered();  // there was no room for it
     while (connection->open() && connection->keeps() && !stopping) {
         auto request = co_await connection->request();
         if (!request) break;
