@@ -12,16 +12,19 @@ namespace {
 constexpr const char* model_help = "A Hugging Face folder or a GGUF file";
 
 // How much of the model may be in memory, and where the rest lies.
-template <class Options>
-void add_memory(CLI::App& command, Options& options) {
+void add_memory(CLI::App& command, cli::MemoryOptions& options) {
     command
-        .add_option("--memory", options.memory,
+        .add_option("--memory", options.budget,
                     "Take no more than this in all, e.g. 2GB; weights that do not fit are streamed from disk")
         ->type_name("SIZE");
     command
         .add_option("--cache", options.cache,
                     "Keep weights for streaming in this folder (default: chaos in $XDG_CACHE_HOME or ~/.cache)")
         ->type_name("DIR");
+    command
+        .add_option("--cache-limit", options.cache_limit,
+                    "Keep no more than this there; what was used longest ago is removed (default: 64GB)")
+        ->type_name("SIZE");
 }
 
 void add_generate(CLI::App& program, Job& job) {
@@ -51,7 +54,7 @@ void add_generate(CLI::App& program, Job& job) {
                       "Compute token by token, without guesses from the context; the tokens are the same");
     command->add_option("--threads", options->threads, "Default: one per core")->type_name("N");
     command->add_option("--kv", options->kv, "Keep keys and values as f16 (default) or f32")->type_name("TYPE");
-    add_memory(*command, *options);
+    add_memory(*command, options->memory);
     command->add_flag("--json", options->json,
                       "Print one JSON object at the end: ids, text, ending, tokens_per_second");
     command->footer(
@@ -83,7 +86,7 @@ void add_eval(CLI::App& program, Job& job) {
     command->add_option("--threads", options->threads, "Default: one per core")->type_name("N");
     command->add_option("--kv", options->kv, "Keep keys and values as f32 (default) or f16, as generate does")
         ->type_name("TYPE");
-    add_memory(*command, *options);
+    add_memory(*command, options->memory);
     command->add_flag("--json", options->json,
                       "Print a JSON object: mean_nll, last_logits, tokens, predicted, windows");
     command->footer(
@@ -120,7 +123,7 @@ void add_compute_options(CLI::App& command, cli::ComputeOptions& options) {
     command.add_option("--threads", options.threads, "Default: one per core")->type_name("N");
     command.add_option("--context", options.context, "Tokens of a conversation (default: the model's, at most 8192)")
         ->type_name("N");
-    add_memory(command, options);
+    add_memory(command, options.memory);
 }
 
 void add_serve(CLI::App& program, Job& job) {

@@ -37,7 +37,6 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const 
     const LoadOptions needs = {
         .threads = options.threads,
         .memory = options.memory,
-        .cache = options.cache,
         .kv_bytes = how.parallel * infer::KvCache::bytes(file.config(), how.context, infer::KvType::f16),
         .min_tokens = tokens,
         .logits = tokens};

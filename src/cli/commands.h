@@ -152,6 +152,13 @@ struct ShowJournalOptions {
 };
 [[nodiscard]] Result<void> show_journal(const ShowJournalOptions& options);
 
+// How much of a model may be in memory, and where weights lie packed that must be streamed.
+struct MemoryOptions {
+    std::string budget;           // for everything, "2GB"; empty: what the machine has
+    std::filesystem::path cache;  // empty: chaos in the user's folder of caches
+    std::string cache_limit;      // of all that lies there, "100GB"; empty: infer::PackedFolder's
+};
+
 // Commands on a trained model: a Hugging Face folder or a GGUF file. `threads` 0: one per core. `kv`: how keys and
 // values are kept, "f16" or "f32".
 struct GenerateOptions {
@@ -169,8 +176,7 @@ struct GenerateOptions {
     bool no_speculation = false;
     std::size_t threads = 0;
     std::string kv = "f16";
-    std::string memory;           // "2GB"; empty: what the machine has
-    std::filesystem::path cache;  // of packed weights, where not all fit into memory
+    MemoryOptions memory;
     bool json = false;
 };
 [[nodiscard]] Result<void> generate(const GenerateOptions& options);
@@ -182,8 +188,7 @@ struct EvalOptions {
     std::size_t context = 0;          // 0: the model's
     std::size_t threads = 0;
     std::string kv = "f32";
-    std::string memory;           // "2GB"; empty: what the machine has
-    std::filesystem::path cache;  // of packed weights, where not all fit into memory
+    MemoryOptions memory;
     bool json = false;
 };
 [[nodiscard]] Result<void> evaluate(const EvalOptions& options);
@@ -200,8 +205,7 @@ struct ComputeOptions {
     std::size_t threads = 0;
     std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than 8192
     std::size_t parallel = 1;  // conversations at once
-    std::string memory{};      // "2GB"; empty: what the machine has
-    std::filesystem::path cache{};
+    MemoryOptions memory{};
 };
 
 struct ServeOptions {

@@ -28,7 +28,6 @@ Result<void> evaluate(const EvalOptions& options) {
     const std::size_t context = options.context > 0 ? std::min(options.context, most) : most;
     const LoadOptions needs = {.threads = options.threads,
                                .memory = options.memory,
-                               .cache = options.cache,
                                .kv_bytes = infer::KvCache::bytes(config, std::min(context, tokens.size()), kv_type),
                                .logits = infer::max_evaluated_logits(static_cast<std::size_t>(config.vocab))};
     CHAOS_TRY(const auto loaded, load_model(std::move(file), needs));

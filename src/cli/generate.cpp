@@ -144,7 +144,6 @@ Result<void> generate(const GenerateOptions& options) {
     const std::size_t tokens = infer::Scheduler::min_batch(1);
     const LoadOptions needs = {.threads = options.threads,
                                .memory = options.memory,
-                               .cache = options.cache,
                                .kv_bytes = infer::KvCache::bytes(file.config(), context, kv_type),
                                .min_tokens = tokens,
                                .logits = tokens};

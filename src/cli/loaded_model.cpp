@@ -32,7 +32,7 @@ Result<std::uint64_t> memory_field(const char* path, std::string_view name) {
 }
 
 Result<std::uint64_t> budget_of(const LoadOptions& options) {
-    if (!options.memory.empty()) return parse_bytes(options.memory);
+    if (!options.memory.budget.empty()) return parse_bytes(options.memory.budget, "--memory");
     CHAOS_TRY(const std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
     // Some stays for others; what the program has already is not among the available.
     CHAOS_TRY(const std::uint64_t resident, memory_field("/proc/self/status", "VmRSS:"));
@@ -54,13 +54,22 @@ std::vector<infer::Batch> batches_of(const infer::Config& config, const infer::S
     }
 }
 
-Result<std::filesystem::path> cache_folder(const std::filesystem::path& named) {
+Result<std::filesystem::path> folder_of(const std::filesystem::path& named) {
     if (!named.empty()) return named;
     if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
         return std::filesystem::path(folder) / "chaos";
     if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
         return std::filesystem::path(home) / ".cache" / "chaos";
     return Error{"weights that do not fit into memory are kept packed on disk: name a folder for them by --cache"};
+}
+
+Result<infer::PackedFolder> packed_folder(const MemoryOptions& options) {
+    infer::PackedFolder folder;
+    CHAOS_TRY(folder.path, folder_of(options.cache));
+    if (!options.cache_limit.empty()) {
+        CHAOS_TRY(folder.limit_bytes, parse_bytes(options.cache_limit, "--cache-limit"));
+    }
+    return folder;
 }
 
 void show_forecast(const LoadedModel& loaded) {
@@ -96,8 +105,8 @@ Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const Loa
         CHAOS_TRY(loaded->model,
                   infer::Model::load(std::move(file), slice, loaded->pool, progress_on_terminal("loading " + name)));
     } else {
-        CHAOS_TRY(const std::filesystem::path cache, cache_folder(options.cache));
-        const infer::Progress packing = progress_on_terminal("packing " + name + " into " + cache.string());
+        CHAOS_TRY(const infer::PackedFolder cache, packed_folder(options.memory));
+        const infer::Progress packing = progress_on_terminal("packing " + name + " into " + cache.path.string());
         CHAOS_TRY(const auto path, infer::packed_file(file, tensors, cache, loaded->pool, packing));
         CHAOS_TRY(auto window, infer::Window::open(path, parts, plan, progress_on_terminal("loading " + name)));
         loaded->model = infer::Model::in_window(std::move(file), slice, std::move(window));
@@ -139,7 +148,7 @@ infer::Progress progress_on_terminal(const std::string& what) {
     };
 }
 
-Result<std::uint64_t> parse_bytes(const std::string& text) {
+Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option) {
     double number = 0.0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -155,7 +164,7 @@ Result<std::uint64_t> parse_bytes(const std::string& text) {
         std::find_if(units.begin(), units.end(), [&](const auto& each) { return each.first == unit; });
     const double bytes = found != units.end() ? number * found->second : 0.0;
     if (error != std::errc() || !(bytes >= 1.0 && bytes <= 1e18))
-        return Error{"--memory takes a size like 2GB, 500MB or 1.5GiB, not \"" + text + "\""};
+        return Error{option + " takes a size like 2GB, 500MB or 1.5GiB, not \"" + text + "\""};
     return static_cast<std::uint64_t>(bytes);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "cli/commands.h"
 #include "infer/engine.h"
 #include "infer/forecast.h"
 #include "infer/model.h"
@@ -28,9 +29,8 @@ struct LoadedModel {
 };
 
 struct LoadOptions {
-    std::size_t threads = 0;      // 0: one per core
-    std::string memory;           // "2GB" for everything; empty: what the machine has
-    std::filesystem::path cache;  // of packed weights; empty: chaos in the user's folder of caches
+    std::size_t threads = 0;  // 0: one per core
+    MemoryOptions memory;
     // What the command needs beside weights.
     std::uint64_t kv_bytes = 0;
     std::size_t min_tokens = 1;  // of one forward()
@@ -46,8 +46,8 @@ struct LoadOptions {
 // Shows on a terminal, in place, how much of something is done; elsewhere nothing.
 [[nodiscard]] infer::Progress progress_on_terminal(const std::string& what);
 
-// "2GB", "500MB", "1.5GiB"
-[[nodiscard]] Result<std::uint64_t> parse_bytes(const std::string& text);
+// "2GB", "500MB", "1.5GiB"; `option` is where that was said.
+[[nodiscard]] Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option);
 
 // For --json: the plan, what was expected of it and what it came to.
 [[nodiscard]] nlohmann::json window_json(const LoadedModel& loaded);

@@ -117,7 +117,7 @@ Result<void> serve_together(const ServeOptions& given) {
     const fs::path dir = options.dir.empty() ? "node" : options.dir;
     if (options.local > 1 && options.compute.threads == 0)
         options.compute.threads = std::max<std::size_t>(1, threads_or_all(0) / options.local);
-    CHAOS_TRY(const auto folder, elastic::RunFolder::open(dir));
+    CHAOS_TRY(const elastic::RunFolder folder, elastic::RunFolder::open(dir));
     CHAOS_TRY(const node::Identity identity, node::identity_of({.dir = dir,
                                                                 .token = options.token,
                                                                 .certificate = options.certificate,
@@ -133,8 +133,9 @@ Result<void> serve_together(const ServeOptions& given) {
     tensor::MemberOptions member_options =
         options_of(options, how, options.address.empty() ? open.url : options.address);
     member_options.model = name_of(file);
-    if (!options.compute.memory.empty())
+    if (!options.compute.memory.empty()) {
         CHAOS_TRY(member_options.session.memory_bytes, parse_bytes(options.compute.memory));
+    }
     boost::asio::io_context loop{1};
     std::unique_ptr<serve::ModelGenerator> generator;
     bool announced = false;

@@ -27,6 +27,10 @@ Result<void> check_config(const Config& config, const std::string& name) {
     if (!sensible(config.rope.theta) || !sensible(config.rope.linear_factor) ||
         !std::all_of(config.rope.divisors.begin(), config.rope.divisors.end(), sensible))
         return Error{name + ": the RoPE parameters make no sense (theta and factors must be positive)"};
+    // No model turns a pair by a quarter or more from one position to the next; angles of many turns are not exact.
+    const std::vector<float> steps = angle_steps(config);
+    if (!std::all_of(steps.begin(), steps.end(), [](float step) { return step <= 1.5F; }))
+        return Error{name + ": the RoPE parameters make no sense (theta or a factor is too small)"};
     const auto known = [&](std::int64_t token) { return token >= 0 && token < config.vocab; };
     for (const std::int64_t token : config.eos_tokens)
         if (!known(token))

@@ -1,3 +1,4 @@
+#include "base/words.h"
 #include "infer/config.h"
 #include "run/limits.h"
 
@@ -49,7 +50,7 @@ Result<Rope> read_rope(const Gguf& file, const Keys& keys, std::int64_t head_wid
     if (scaling == "linear") {
         CHAOS_TRY(rope.linear_factor, keys.real("rope.scaling.factor", linear));
     } else if (scaling != "none") {
-        return keys.unsupported("rope.scaling.type", "\"" + scaling + "\"");
+        return keys.unsupported("rope.scaling.type", "\"" + printable(scaling) + "\"");
     }
     if (const auto found = file.tensors().find("rope_freqs.weight"); found != file.tensors().end()) {
         const Gguf::Tensor& tensor = found->second;
@@ -89,11 +90,8 @@ Result<Config> read_config(const Gguf& file) {
     if (!architecture) return Error{file.name() + " lacks the metadata general.architecture"};
     config.kind = *architecture;
     if (config.kind != "llama" && config.kind != "qwen2" && config.kind != "qwen3")
-        return Error{file.name() + ": architecture '" + config.kind +
+        return Error{file.name() + ": architecture '" + printable(config.kind) +
                      "' is not supported (only llama, which Mistral's is too, qwen2 or qwen3)"};
-    CHAOS_TRY(const auto parts, file.whole("split.count"));
-    if (parts.value_or(1) > 1)
-        return Error{file.name() + " is one of several parts, which is not supported: join them"};
     const Keys keys(file, config.kind);
     CHAOS_TRY(const auto experts, file.whole(config.kind + ".expert_count"));
     if (experts.value_or(0) > 0) return keys.unsupported("expert_count", "experts");

@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/words.h"
 #include "infer/config.h"
 #include "infer/rope.h"
 #include "run/limits.h"
@@ -88,7 +89,7 @@ Result<Rope> read_rope(const Field& fields, std::int64_t head_width) {
     if (!table) return rope;
     for (const auto& [key, value] : table->json().items())
         if (value.is_object())
-            return table->error("differs between kinds of layers ('" + key + "'), which is not supported");
+            return table->error("differs between kinds of layers ('" + printable(key) + "'), which is not supported");
     CHAOS_TRY(const std::string older, word(*table, "type", "default"));
     CHAOS_TRY(const std::string kind, word(*table, "rope_type", older));
     CHAOS_TRY(rope.theta, real(*table, "rope_theta", rope.theta));
@@ -166,7 +167,7 @@ Result<Config> read_config(const std::filesystem::path& folder) {
     const auto* defaults = std::find_if(all_defaults.begin(), all_defaults.end(),
                                         [&](const Defaults& each) { return each.kind == config.kind; });
     if (defaults == all_defaults.end())
-        return Error{path.string() + ": model_type '" + config.kind +
+        return Error{path.string() + ": model_type '" + printable(config.kind) +
                      "' is not supported (only llama, mistral, qwen2 or qwen3)"};
     CHAOS_CHECK(refuse_unsupported(fields));
     CHAOS_TRY(config.vocab, whole(fields, "vocab_size", run::max_vocab));
@@ -192,7 +193,8 @@ Result<Config> read_config(const std::filesystem::path& folder) {
     if (!begin.empty()) config.bos_token = begin.front();
     CHAOS_TRY(config.eos_tokens, tokens(fields, "eos_token_id"));
     const std::filesystem::path generation = folder / "generation_config.json";
-    if (std::filesystem::exists(generation)) {
+    std::error_code error;
+    if (std::filesystem::exists(generation, error)) {
         CHAOS_TRY(const json generating, read_json(generation));
         CHAOS_TRY(const auto more, tokens(Field(generating, generation.string()), "eos_token_id"));
         for (const std::int64_t token : more)

@@ -2,8 +2,11 @@
 
 #include "base/words.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -262,6 +265,13 @@ std::uint64_t bytes_of(const GgufOutput& tensor) {
     return row_bytes(tensor.type, elements);
 }
 
+// What llama.cpp's gguf-split calls its parts.
+std::string part_ending(std::int64_t part, std::int64_t count) {
+    std::array<char, 64> ending{};
+    std::snprintf(ending.data(), ending.size(), "-%05" PRId64 "-of-%05" PRId64 ".gguf", part, count);
+    return ending.data();
+}
+
 }  // namespace
 
 bool Gguf::is_one(const std::filesystem::path& path) {
@@ -272,26 +282,70 @@ bool Gguf::is_one(const std::filesystem::path& path) {
 }
 
 Result<Gguf> Gguf::open(const std::filesystem::path& path) {
+    Gguf file(path.string());
+    CHAOS_CHECK(file.read(path));
+    CHAOS_TRY(const auto count, file.whole("split.count"));
+    if (count.value_or(1) != 1) CHAOS_CHECK(file.read_other_parts(path, *count));
+    return file;
+}
+
+Result<void> Gguf::read_other_parts(const std::filesystem::path& path, std::int64_t count) {
+    if (count < 1 || count > max_gguf_parts)
+        return Error{name_ + ": metadata split.count must be from 1 to " + std::to_string(max_gguf_parts) + ", not " +
+                     std::to_string(count)};
+    const std::string first = path.filename().string();
+    const std::string ending = part_ending(1, count);
+    CHAOS_TRY(const auto number, whole("split.no"));
+    if (number != 0 || !first.ends_with(ending))
+        return Error{name_ + " is one of " + std::to_string(count) +
+                     " parts: name the first of them, which ends with " + ending};
+    CHAOS_TRY(const auto expected, whole("split.tensors.count"));
+    const std::string stem = first.substr(0, first.size() - ending.size());
+    for (std::int64_t part = 2; part <= count; ++part) {
+        CHAOS_TRY(Gguf other, read_part(path.parent_path() / (stem + part_ending(part, count)), part, count));
+        for (auto& [name, tensor] : other.tensors_)
+            if (!tensors_.emplace(name, std::move(tensor)).second)
+                return Error{other.name_ + ": tensor " + printable(name) + " is in an earlier part, too"};
+        paths_.push_back(std::move(other.paths_.front()));
+        files_.push_back(std::move(other.files_.front()));
+    }
+    if (expected && *expected != static_cast<std::int64_t>(tensors_.size()))
+        return Error{name_ + " and its other parts have " + std::to_string(tensors_.size()) + " tensors, not " +
+                     std::to_string(*expected)};
+    return {};
+}
+
+Result<Gguf> Gguf::read_part(const std::filesystem::path& path, std::int64_t part, std::int64_t count) {
+    Gguf file(path.string());
+    CHAOS_CHECK(file.read(path));
+    CHAOS_TRY(const auto number, file.whole("split.no"));
+    CHAOS_TRY(const auto parts, file.whole("split.count"));
+    if (number != part - 1 || parts != count)
+        return Error{file.name_ + " does not say that it is part " + std::to_string(part) + " of " +
+                     std::to_string(count)};
+    return file;
+}
+
+Result<void> Gguf::read(const std::filesystem::path& path) {
+    paths_.push_back(path);
     CHAOS_TRY(auto mapped, MappedFile::open(path));
-    Gguf file(std::move(mapped));
-    file.name_ = path.string();
-    const std::span<const std::byte> bytes = file.file_.bytes();
+    const std::span<const std::byte> bytes = files_.emplace_back(std::move(mapped)).bytes();
     const auto within = [&](const std::string& where, const Error& error) {
-        return Error{file.name_ + ": " + where + error.message};
+        return Error{name_ + ": " + where + error.message};
     };
     if (bytes.size() < magic.size() || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
-        return Error{file.name_ + " is not a GGUF file: it does not begin with \"GGUF\""};
+        return Error{name_ + " is not a GGUF file: it does not begin with \"GGUF\""};
 
     Reader in(bytes.subspan(magic.size()));
     const auto version = in.number<std::uint32_t>();
     const auto tensor_count = in.number<std::uint64_t>();
     const auto metadata_count = in.number<std::uint64_t>();
     if (!metadata_count) return within("", metadata_count.error());
-    if ((*version & 0xffffU) == 0) return Error{file.name_ + " is a big-endian GGUF file, which is not supported"};
+    if ((*version & 0xffffU) == 0) return Error{name_ + " is a big-endian GGUF file, which is not supported"};
     if (*version < 2 || *version > 3)
-        return Error{file.name_ + " is of GGUF version " + std::to_string(*version) + "; 2 and 3 are supported"};
+        return Error{name_ + " is of GGUF version " + std::to_string(*version) + "; 2 and 3 are supported"};
     if (*tensor_count > max_gguf_entries || *metadata_count > max_gguf_entries)
-        return Error{file.name_ + " is damaged: it claims " + std::to_string(*tensor_count) + " tensors and " +
+        return Error{name_ + " is damaged: it claims " + std::to_string(*tensor_count) + " tensors and " +
                      std::to_string(*metadata_count) + " entries of metadata"};
 
     for (std::uint64_t i = 0; i < *metadata_count; ++i) {
@@ -299,14 +353,14 @@ Result<Gguf> Gguf::open(const std::filesystem::path& path) {
         if (!key) return within("metadata: ", key.error());
         auto value = read_value(in);
         if (!value) return within("metadata " + printable(*key) + ": ", value.error());
-        if (!file.metadata_.emplace(*key, std::move(*value)).second)
-            return Error{file.name_ + ": metadata " + printable(*key) + " appears twice"};
+        if (!metadata_.emplace(*key, std::move(*value)).second)
+            return Error{name_ + ": metadata " + printable(*key) + " appears twice"};
     }
-    CHAOS_TRY(const auto given_alignment, file.whole("general.alignment"));
+    CHAOS_TRY(const auto given_alignment, whole("general.alignment"));
     const std::int64_t alignment = given_alignment.value_or(default_alignment);
     if (alignment < 1 || alignment > static_cast<std::int64_t>(max_alignment) ||
         !std::has_single_bit(static_cast<std::uint64_t>(alignment)))
-        return Error{file.name_ + ": general.alignment is " + std::to_string(alignment) + ", which is no power of two"};
+        return Error{name_ + ": general.alignment is " + std::to_string(alignment) + ", which is no power of two"};
 
     std::map<std::string, Placed> placed;
     for (std::uint64_t i = 0; i < *tensor_count; ++i) {
@@ -315,18 +369,25 @@ Result<Gguf> Gguf::open(const std::filesystem::path& path) {
         auto tensor = read_tensor(in);
         if (!tensor) return within("tensor " + printable(*name) + " ", tensor.error());
         if (!placed.emplace(*name, std::move(*tensor)).second)
-            return Error{file.name_ + ": tensor " + printable(*name) + " appears twice"};
+            return Error{name_ + ": tensor " + printable(*name) + " appears twice"};
     }
     const std::uint64_t begin = aligned(magic.size() + in.at(), static_cast<std::uint64_t>(alignment));
     const std::uint64_t size = begin < bytes.size() ? bytes.size() - begin : 0;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
     for (auto& [name, each] : placed) {
         if (each.offset % static_cast<std::uint64_t>(alignment) != 0 || each.offset > size ||
             each.bytes > size - each.offset)
-            return Error{file.name_ + ": tensor " + printable(name) + " lies outside the file, which may be truncated"};
+            return Error{name_ + ": tensor " + printable(name) + " lies outside the file, which may be truncated"};
+        ranges.emplace_back(each.offset, each.offset + each.bytes);
         each.tensor.bytes = bytes.subspan(begin + each.offset, each.bytes);
-        file.tensors_.emplace(name, std::move(each.tensor));
+        tensors_.emplace(name, std::move(each.tensor));
     }
-    return file;
+    // Weights that share bytes would take more memory than the file has.
+    std::sort(ranges.begin(), ranges.end());
+    for (std::size_t i = 1; i < ranges.size(); ++i)
+        if (ranges[i - 1].second > ranges[i].first)
+            return Error{name_ + " is damaged: two of its tensors lie in the same place"};
+    return {};
 }
 
 template <class T>

@@ -4,6 +4,9 @@
 //
 // all little-endian. Every number of a file is checked before use: a truncated or lying file is an error that says
 // where, never a wild read.
+//
+// llama.cpp's gguf-split divides a large file into NAME-00001-of-00003.gguf and so on: the first has the metadata, each
+// some of the tensors. Opening the first opens them all, as one.
 #pragma once
 
 #include "base/file.h"
@@ -26,6 +29,7 @@ namespace chaos::infer {
 
 inline constexpr std::uint64_t max_gguf_entries = 1U << 16;  // of metadata, and as many tensors
 inline constexpr std::uint64_t max_gguf_key_bytes = 1U << 16;
+inline constexpr std::int64_t max_gguf_parts = 1024;
 
 // The numbers are the file's.
 enum class GgufType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, flag, text, array, u64, i64, f64 };
@@ -67,6 +71,8 @@ public:
     static bool is_one(const std::filesystem::path& path);
 
     [[nodiscard]] const std::string& name() const { return name_; }
+    // All parts; without any, the file itself.
+    [[nodiscard]] const std::vector<std::filesystem::path>& paths() const { return paths_; }
     [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
     [[nodiscard]] const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
 
@@ -76,12 +82,16 @@ public:
     [[nodiscard]] Result<std::optional<std::string>> text(std::string_view key) const;
 
 private:
-    explicit Gguf(MappedFile file) : file_(std::move(file)) {}
+    explicit Gguf(std::string name) : name_(std::move(name)) {}
+    static Result<Gguf> read_part(const std::filesystem::path& path, std::int64_t part, std::int64_t count);
+    Result<void> read(const std::filesystem::path& path);
+    Result<void> read_other_parts(const std::filesystem::path& path, std::int64_t count);
     template <class T>
     Result<std::optional<T>> value(std::string_view key, const char* what) const;
 
-    MappedFile file_;
     std::string name_;
+    std::vector<std::filesystem::path> paths_;
+    std::vector<MappedFile> files_;
     GgufMetadata metadata_;
     std::map<std::string, Tensor, std::less<>> tensors_;
 };

@@ -165,7 +165,8 @@ Result<GgufMetadata> gguf_metadata(const ModelFile& file, StoredType type) {
     GgufMetadata metadata;
     if (file.gguf() != nullptr) {
         metadata = file.gguf()->metadata();
-        metadata.erase("general.alignment");
+        for (const char* key : {"general.alignment", "split.no", "split.count", "split.tensors.count"})
+            metadata.erase(key);
     } else {
         std::filesystem::path name = file.path().filename();
         if (name.empty()) name = file.path().parent_path().filename();

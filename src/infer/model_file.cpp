@@ -1,7 +1,7 @@
 #include "infer/model_file.h"
 
 #include "base/file.h"
-#include "state/hugging_face.h"
+#include "base/words.h"
 
 #include <algorithm>
 
@@ -32,11 +32,22 @@ bool is_redundant(const std::string& tensor, const Config& config) {
            tensor == "rope_freqs.weight" || (config.tied_head && tensor == "lm_head.weight");
 }
 
+// name-00002-of-00003.gguf: opened with the first (gguf.h).
+bool is_later_part(std::string_view name) {
+    constexpr std::string_view form = "-00001-of-00003.gguf";
+    if (name.size() < form.size()) return false;
+    const std::string_view ending = name.substr(name.size() - form.size());
+    const auto is_digit = [](char each) { return each >= '0' && each <= '9'; };
+    for (std::size_t i = 0; i < form.size(); ++i)
+        if (is_digit(form[i]) ? !is_digit(ending[i]) : ending[i] != form[i]) return false;
+    return ending.substr(0, 6) != form.substr(0, 6);
+}
+
 Result<std::filesystem::path> only_gguf(const std::filesystem::path& folder) {
     CHAOS_TRY(const auto names, list_folder(folder));
     std::vector<std::string> found;
     for (const std::string& name : names)
-        if (name.ends_with(".gguf")) found.push_back(name);
+        if (name.ends_with(".gguf") && !is_later_part(name)) found.push_back(name);
     if (found.empty()) return Error{folder.string() + " is no model: it has neither config.json nor a .gguf file"};
     if (found.size() > 1)
         return Error{folder.string() + " has several .gguf files (" + found[0] + ", " + found[1] + "...): name one"};
@@ -136,11 +147,11 @@ Result<void> ModelFile::open_folder() {
             tensor.type = stored_type(entry.type);
             tensor.bytes = entry.bytes;
             if (entry.shape.empty() || entry.shape.size() > 2)
-                return Error{path.string() + ": tensor " + name + " is neither a vector nor a matrix"};
+                return Error{path.string() + ": tensor " + printable(name) + " is neither a vector nor a matrix"};
             tensor.columns = static_cast<std::uint64_t>(entry.shape.back());
             if (entry.shape.size() == 2) tensor.rows = static_cast<std::uint64_t>(entry.shape[0]);
             if (!found.emplace(name, tensor).second)
-                return Error{path.string() + ": tensor " + name + " appears twice"};
+                return Error{path.string() + ": tensor " + printable(name) + " appears twice"};
         }
         safetensors_.push_back(std::move(file));
     }
@@ -149,7 +160,7 @@ Result<void> ModelFile::open_folder() {
 
 Result<void> ModelFile::open_gguf() {
     CHAOS_TRY(gguf_, Gguf::open(path_));
-    weight_paths_ = {path_};
+    weight_paths_ = gguf_->paths();
     CHAOS_TRY(config_, read_config(*gguf_));
     std::map<std::string, StoredTensor, std::less<>> found;
     for (const auto& [name, entry] : gguf_->tensors()) {
@@ -157,7 +168,7 @@ Result<void> ModelFile::open_gguf() {
         tensor.type = entry.type;
         tensor.bytes = entry.bytes;
         if (entry.extents.size() > 2)
-            return Error{path_.string() + ": tensor " + name + " is neither a vector nor a matrix"};
+            return Error{path_.string() + ": tensor " + printable(name) + " is neither a vector nor a matrix"};
         tensor.columns = entry.extents[0];
         if (entry.extents.size() == 2) tensor.rows = entry.extents[1];
         found.emplace(name, tensor);
@@ -181,7 +192,7 @@ Result<void> ModelFile::check(std::map<std::string, StoredTensor, std::less<>> f
     }
     for (const auto& [name, tensor] : found)
         if (!is_redundant(name, config_))
-            return Error{path_.string() + ": tensor " + name + " is not part of such a " + config_.kind +
+            return Error{path_.string() + ": tensor " + printable(name) + " is not part of such a " + config_.kind +
                          " model, or not supported"};
     return {};
 }

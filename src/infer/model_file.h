@@ -1,7 +1,7 @@
 // The weights of a model as they lie on disk, whatever the files: a Hugging Face folder (safetensors, one file or
-// several with an index) or a GGUF file. Opening one reads names and shapes and checks them against the Config: every
-// tensor the model has must be there with its shape, and none that it has not. The numbers stay in the files, mapped,
-// until somebody decodes a row.
+// several with an index) or a GGUF file (or its parts). Opening one reads names and shapes and checks them against the
+// Config: every tensor the model has must be there with its shape, and none that it has not. The numbers stay in the
+// files, mapped, until somebody decodes a row.
 //
 // Tensors carry Hugging Face's names. llama.cpp reorders the rows of queries and keys of the llama architecture (pairs
 // that turn together lie side by side); stored_row() undoes that.

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <string_view>
 #include <type_traits>
 
 namespace chaos::infer {
@@ -100,44 +102,80 @@ Result<void> write_panels(const ModelFile& file, std::span<const PackedTensor> t
     return {};
 }
 
-// Says how much room is missing before it is filled.
-Result<void> check_room(const std::filesystem::path& folder, std::uint64_t bytes) {
-    std::error_code error;
-    const std::filesystem::space_info space = std::filesystem::space(folder, error);
-    if (!error && space.available < bytes)
-        return Error{"the packed weights need " + bytes_text(bytes) + " in " + folder.string() + ", where " +
-                     bytes_text(space.available) + " are free: make room, or name another folder by --cache"};
-    return {};
+struct Kept {
+    std::filesystem::path path;
+    std::filesystem::file_time_type used;
+    std::uint64_t bytes = 0;
+};
+
+// Every packed file of the folder but `mine`, and what is left of those whose maker was killed before it had done:
+// used longest ago first.
+Result<std::vector<Kept>> others_in(const std::filesystem::path& folder, const std::filesystem::path& mine) {
+    constexpr std::string_view ending = ".packed";
+    constexpr std::string_view half_made = ".packed.tmp-";
+    const auto abandoned = [&](const std::string& name) {
+        const std::size_t at = name.find(half_made);
+        pid_t maker = 0;
+        if (at != std::string::npos)
+            std::from_chars(name.data() + at + half_made.size(), name.data() + name.size(), maker);
+        return maker > 0 && ::kill(maker, 0) != 0 && errno == ESRCH;
+    };
+    CHAOS_TRY(const auto names, list_folder(folder));
+    std::vector<Kept> others;
+    for (const std::string& name : names) {
+        Kept kept{.path = folder / name, .used = {}, .bytes = 0};
+        const bool left = abandoned(name);
+        if (!left && (!name.ends_with(ending) || kept.path == mine)) continue;
+        std::error_code gone;  // somebody else removed it
+        kept.bytes = std::filesystem::file_size(kept.path, gone);
+        if (!gone) kept.used = std::filesystem::last_write_time(kept.path, gone);
+        if (left) kept.used = std::filesystem::file_time_type::min();
+        if (!gone) others.push_back(std::move(kept));
+    }
+    std::sort(others.begin(), others.end(), [](const Kept& a, const Kept& b) { return a.used < b.used; });
+    return others;
 }
 
-// Who was killed while it made the file left it half made, and it is large.
-Result<void> remove_half_made(const std::filesystem::path& path) {
-    const std::string begin = path.filename().string() + ".tmp-";
-    CHAOS_TRY(const auto names, list_folder(path.parent_path()));
-    for (const std::string& name : names) {
-        pid_t maker = 0;
-        if (!name.starts_with(begin)) continue;
-        std::from_chars(name.data() + begin.size(), name.data() + name.size(), maker);
+// What is free on the disk; without an answer, enough.
+std::uint64_t free_bytes(const std::filesystem::path& folder) {
+    std::error_code error;
+    const std::filesystem::space_info space = std::filesystem::space(folder, error);
+    return error ? std::numeric_limits<std::uint64_t>::max() : space.available;
+}
+
+// Makes room for `bytes` more; says how much is missing before it is filled.
+Result<void> make_room(const PackedFolder& folder, const std::filesystem::path& mine, std::uint64_t bytes) {
+    CHAOS_TRY(const std::vector<Kept> others, others_in(folder.path, mine));
+    std::uint64_t sum = bytes;
+    for (const Kept& kept : others) sum += kept.bytes;
+    for (const Kept& kept : others) {
+        const bool abandoned = kept.used == std::filesystem::file_time_type::min();
+        if (!abandoned && sum <= folder.limit_bytes && free_bytes(folder.path) >= bytes) break;
         std::error_code error;
-        if (maker > 0 && ::kill(maker, 0) != 0 && errno == ESRCH)
-            std::filesystem::remove(path.parent_path() / name, error);
-        if (error)
-            return Error{"cannot remove " + name + " from " + path.parent_path().string() + ": " + error.message()};
+        std::filesystem::remove(kept.path, error);
+        if (error) return Error{"cannot remove " + kept.path.string() + ": " + error.message()};
+        sum -= kept.bytes;
     }
+    if (const std::uint64_t free = free_bytes(folder.path); free < bytes)
+        return Error{"the packed weights need " + bytes_text(bytes) + " in " + folder.path.string() + ", where " +
+                     bytes_text(free) + " are free: make room, or name another folder by --cache"};
     return {};
 }
 
 }  // namespace
 
 Result<std::filesystem::path> packed_file(const ModelFile& file, std::span<const PackedTensor> tensors,
-                                          const std::filesystem::path& folder, Pool& pool, const Progress& progress) {
+                                          const PackedFolder& folder, Pool& pool, const Progress& progress) {
     CHAOS_TRY(const Digest identity, identity_of(file, tensors));
     const Header header = header_of(identity, packed_bytes(tensors));
-    const std::filesystem::path path = folder / (hex(std::span(identity).first(16)) + ".packed");
-    if (is_whole(path, header)) return path;
-    CHAOS_CHECK(make_folder(folder));
-    CHAOS_CHECK(remove_half_made(path));
-    CHAOS_CHECK(check_room(folder, header.file_bytes));
+    const std::filesystem::path path = folder.path / (hex(std::span(identity).first(16)) + ".packed");
+    if (is_whole(path, header)) {
+        std::error_code ignored;  // who may not write there may read there
+        std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), ignored);
+        return path;
+    }
+    CHAOS_CHECK(make_folder(folder.path));
+    CHAOS_CHECK(make_room(folder, path, header.file_bytes));
     const auto fill = [&](const Sink& sink) -> Result<void> {
         std::array<std::byte, packed_file_header_bytes> first{};
         std::memcpy(first.data(), &header, sizeof header);

@@ -119,7 +119,7 @@ Result<void> check(const Sampling& sampling) {
     if (!(sampling.temperature >= 0.0 && sampling.temperature <= 100.0))
         return Error{"the temperature must be from 0 to 100"};
     if (sampling.top_k < 0) return Error{"top-k must not be negative"};
-    if (!(sampling.top_p > 0.0 && sampling.top_p <= 1.0)) return Error{"top-p must be above 0 and at most 1"};
+    if (!(sampling.top_p >= 0.0 && sampling.top_p <= 1.0)) return Error{"top-p must be from 0 to 1"};
     if (!(sampling.min_p >= 0.0 && sampling.min_p <= 1.0)) return Error{"min-p must be from 0 to 1"};
     return {};
 }

@@ -18,7 +18,7 @@ using text::TokenId;
 struct Sampling {
     double temperature = 0.0;  // 0: always the most likely token
     std::int64_t top_k = 0;    // only the k most likely; 0: all
-    double top_p = 1.0;        // only the most likely that together have this probability
+    double top_p = 1.0;        // only the most likely that together have this probability; the first of them always
     double min_p = 0.0;        // only those at least this times as likely as the most likely
     std::uint64_t seed = 0;
 };

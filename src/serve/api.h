@@ -53,6 +53,9 @@ public:
     // `id` distinguishes answers; `created` is in seconds since 1970.
     AnswerWriter(Form form, const Ask& ask, const Facts& facts, const std::string& id, std::int64_t created);
 
+    // Where texts say at which character each token begins, they count from the prompt's first.
+    void begin(const Begun& begun) { offset_ = begun.prompt_characters; }
+
     [[nodiscard]] std::string whole(const std::vector<Piece>& pieces, const Finished& finished);
 
     [[nodiscard]] std::string first_event() const;
@@ -72,7 +75,7 @@ private:
     std::string id_;
     std::string model_;
     std::int64_t created_;
-    std::size_t offset_ = 0;  // of the next token in the text, in bytes
+    std::size_t offset_ = 0;  // of the next token in prompt and text, in characters
 };
 
 }  // namespace chaos::serve

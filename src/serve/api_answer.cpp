@@ -1,5 +1,10 @@
 #include "serve/api.h"
 
+#include "text/utf8.h"
+
+#include <array>
+#include <cstdio>
+#include <string_view>
 #include <utility>
 
 namespace chaos::serve {
@@ -38,11 +43,27 @@ json usage_of(const Finished& finished) {
             {"prompt_tokens_details", {{"cached_tokens", finished.cached_tokens}}}};
 }
 
-// A token need not be whole characters; its bytes tell.
+// A token need not be whole characters: OpenAI's API writes the bytes of others as \\xe2, and texts say so before.
+std::string name_of(const std::string& bytes, Form form) {
+    std::string name;
+    std::string_view rest = bytes;
+    while (true) {
+        const std::size_t valid = text::valid_utf8_bytes(rest);
+        name += rest.substr(0, valid);
+        if (valid == rest.size()) break;
+        std::array<char, 8> escaped{};
+        std::snprintf(escaped.data(), escaped.size(), "\\x%02x", static_cast<unsigned char>(rest[valid]));
+        name += escaped.data();
+        rest.remove_prefix(valid + 1);
+    }
+    const bool whole = name == bytes;
+    return form == Form::text && !whole ? "bytes:" + name : name;
+}
+
 json chance_of(const TokenChance& chance) {
     json bytes = json::array();
     for (const char byte : chance.bytes) bytes.push_back(static_cast<unsigned char>(byte));
-    return {{"token", chance.bytes}, {"logprob", chance.logprob}, {"bytes", std::move(bytes)}};
+    return {{"token", name_of(chance.bytes, Form::chat)}, {"logprob", chance.logprob}, {"bytes", std::move(bytes)}};
 }
 
 json chat_logprobs(const std::vector<ChosenToken>& tokens) {
@@ -62,13 +83,16 @@ json text_logprobs(const std::vector<ChosenToken>& tokens, std::size_t& offset) 
     json tops = json::array();
     json offsets = json::array();
     for (const ChosenToken& token : tokens) {
-        names.push_back(token.chance.bytes);
+        const std::string& bytes = token.chance.bytes;
+        names.push_back(name_of(bytes, Form::text));
         logprobs.push_back(token.chance.logprob);
         json top = json::object();
-        for (const TokenChance& chance : token.top) top[chance.bytes] = chance.logprob;
+        for (const TokenChance& chance : token.top) top[name_of(chance.bytes, Form::text)] = chance.logprob;
         tops.push_back(std::move(top));
-        offsets.push_back(offset);
-        offset += token.chance.bytes.size();
+        // What goes on with a character is where that is.
+        const bool goes_on = !bytes.empty() && text::continues_character(bytes[0]) && offset > 0;
+        offsets.push_back(goes_on ? offset - 1 : offset);
+        offset += text::count_characters(bytes);
     }
     return {{"tokens", std::move(names)},
             {"token_logprobs", std::move(logprobs)},

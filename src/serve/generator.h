@@ -67,6 +67,7 @@ struct ChosenToken {
 // The prompt has been understood, and the task waits for its turn.
 struct Begun {
     std::size_t prompt_tokens = 0;
+    std::size_t prompt_characters = 0;  // of a text whose tokens' chances are asked for
 };
 // Whole characters.
 struct Piece {

@@ -40,6 +40,8 @@ using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t read_ahead_bytes = 64 << 10;
 constexpr std::chrono::milliseconds linger_limit{2'000};
+// So many of those for whom there is no room may read that; to others the connection just ends.
+constexpr std::size_t lingering_refusals = 64;
 
 // What goes wrong in a coroutine goes wrong in the loop.
 void rethrow(const std::exception_ptr& problem) {
@@ -339,7 +341,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
 
     // A coroutine may begin after this object was let go: what it needs then is given to it.
     awaitable<void> accept(std::shared_ptr<State> keep);
-    awaitable<void> sort(std::shared_ptr<State> keep, tcp::socket socket);
+    awaitable<void> sort(std::shared_ptr<State> keep, std::shared_ptr<tcp::socket> socket);
     void take(tcp::socket socket);
     awaitable<void> serve(ConnectionPtr connection);
     awaitable<void> wait_for_signals(std::shared_ptr<State> keep, std::chrono::milliseconds grace);
@@ -436,7 +438,7 @@ awaitable<void> HttpServer::State::accept(std::shared_ptr<State>) {
             continue;
         }
         if (taker)
-            asio::co_spawn(loop, sort(shared_from_this(), std::move(socket)), rethrow);
+            asio::co_spawn(loop, sort(shared_from_this(), std::make_shared<tcp::socket>(std::move(socket))), rethrow);
         else
             take(std::move(socket));
     }
@@ -450,8 +452,7 @@ void HttpServer::State::take(tcp::socket socket) {
     if (connections.size() >= limits.max_connections) {
         connection->refuse(handler.refuse(
             503, "The server has " + std::to_string(connections.size()) + " connections, as many as it takes."));
-        connection->close();
-        return;
+        if (connections.size() >= limits.max_connections + lingering_refusals) return connection->close();
     }
     connections.insert(connection);
     asio::co_spawn(loop, connection->read(), rethrow);
@@ -459,32 +460,34 @@ void HttpServer::State::take(tcp::socket socket) {
 }
 
 // The first byte tells who it is for. Whoever says nothing for too long is forgotten.
-awaitable<void> HttpServer::State::sort(std::shared_ptr<State>, tcp::socket socket) {
+awaitable<void> HttpServer::State::sort(std::shared_ptr<State>, std::shared_ptr<tcp::socket> socket) {
     if (unsorted >= limits.max_connections) co_return;
     ++unsorted;
     asio::steady_timer limit(loop, limits.request_limit);
-    limit.async_wait([&socket](boost::system::error_code cancelled) {
+    limit.async_wait([held = std::weak_ptr(socket)](boost::system::error_code cancelled) {
+        const auto late = held.lock();
         boost::system::error_code ignored;  // closing what is closed already is no mistake
-        if (!cancelled) (void)socket.close(ignored);
+        if (!cancelled && late) (void)late->close(ignored);
     });
-    const auto [problem] = co_await socket.async_wait(tcp::socket::wait_read, asio::as_tuple(asio::use_awaitable));
+    const auto [problem] = co_await socket->async_wait(tcp::socket::wait_read, asio::as_tuple(asio::use_awaitable));
     limit.cancel();
     --unsorted;
-    if (problem || stopping || !socket.is_open()) co_return;
+    if (problem || stopping || !socket->is_open()) co_return;
     constexpr std::byte tls_greeting{0x16};
     std::byte first{};
-    const auto seen = ::recv(socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (seen != 1 || first != tls_greeting) {
-        if (seen == 1) take(std::move(socket));
+    if (::recv(socket->native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1) co_return;
+    if (first != tls_greeting) {
+        take(std::move(*socket));
         co_return;
     }
     boost::system::error_code failed;
-    const int descriptor = socket.release(failed);
+    const int descriptor = socket->release(failed);
     if (!failed) taker(descriptor);
 }
 
 awaitable<void> HttpServer::State::serve(ConnectionPtr connection) {
     const std::shared_ptr<State> keep = shared_from_this();
+    if (!connection->keeps()) co_await connection->answered();  // there was no room for it
     while (connection->open() && connection->keeps() && !stopping) {
         auto request = co_await connection->request();
         if (!request) break;

@@ -3,9 +3,9 @@
 #include "infer/stop_strings.h"
 #include "serve/waiting.h"
 #include "text/streaming_decoder.h"
+#include "text/utf8.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -48,15 +48,6 @@ infer::Request request_of(const Job& job, std::size_t context) {
     request.wanted = {.logprob = job.task.logprobs, .top = job.task.top_logprobs};
     request.ignore_end = job.task.ignore_end;
     return request;
-}
-
-// The text of a token by itself. A space at its beginning, which decoders leave out at the beginning of a text, shows
-// behind another token.
-std::string text_of(const text::Tokenizer& tokenizer, TokenId token) {
-    const auto before = tokenizer.id_of("a");
-    if (!before) return tokenizer.decode(std::array{token}, false);
-    const std::string both = tokenizer.decode(std::array{*before, token}, false);
-    return both.starts_with('a') ? both.substr(1) : both;
 }
 
 // Turns the tokens of one task into pieces of text.
@@ -107,9 +98,9 @@ private:
         return text.starts_with(held) ? text.substr(held.size()) : text;
     }
     [[nodiscard]] ChosenToken chosen(const infer::Sampled& sampled) const {
-        ChosenToken token{{text_of(tokenizer_, sampled.token), sampled.logprob}, {}};
+        ChosenToken token{{tokenizer_.bytes_of(sampled.token), sampled.logprob}, {}};
         for (const infer::Likelihood& each : sampled.top)
-            token.top.push_back({text_of(tokenizer_, each.token), each.logprob});
+            token.top.push_back({tokenizer_.bytes_of(each.token), each.logprob});
         return token;
     }
 
@@ -164,6 +155,7 @@ private:
     // Of the text thread.
     void prepare();
     [[nodiscard]] std::optional<Failed> tokenize(Job& job) const;
+    [[nodiscard]] std::size_t characters_of(const Job& job) const;
     // Of the engine thread.
     void compute();
     void submit(const JobPtr& job);
@@ -249,7 +241,7 @@ void ModelGenerator::Threads::prepare() {
         if (failed)
             job->sink(*failed);
         else
-            job->sink(Begun{job->prompt.size()});
+            job->sink(Begun{job->prompt.size(), characters_of(*job)});
         lock.lock();
         if (failed) jobs_.erase(job->ticket);
         if (!jobs_.contains(job->ticket)) continue;  // cancelled meanwhile
@@ -276,6 +268,12 @@ std::optional<Failed> ModelGenerator::Threads::tokenize(Job& job) const {
                                                   " tokens, but the prompt has " + std::to_string(job.prompt.size()) +
                                                   "."};
     return {};
+}
+
+std::size_t ModelGenerator::Threads::characters_of(const Job& job) const {
+    if (!job.task.logprobs || std::holds_alternative<Conversation>(job.task.prompt)) return 0;
+    const auto* text = std::get_if<std::string>(&job.task.prompt);
+    return text::count_characters(text != nullptr ? *text : tokenizer_.decode(job.prompt));
 }
 
 void ModelGenerator::Threads::compute() {

@@ -288,7 +288,8 @@ void Service::Routes::on_event(TalkId id, Event event) {
     std::visit([this, &node](auto& what) { on(node.mapped(), what); }, event);
 }
 
-void Service::Routes::on(Talk& talk, const Begun&) {
+void Service::Routes::on(Talk& talk, const Begun& begun) {
+    talk.writer.begin(begun);
     if (!talk.stream) return;
     const HttpReply reply = talk.reply;  // a client that is dropped takes the talk with it
     reply.begin({.status = 200,

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 namespace chaos::state {
 namespace {
@@ -211,21 +210,6 @@ std::string byte_tokenizer_json() {
           {"merges", json::array()}}},
     };
     return tokenizer.dump(2) + "\n";
-}
-
-Result<std::vector<std::filesystem::path>> weight_files(const std::filesystem::path& folder) {
-    const std::filesystem::path index = folder / "model.safetensors.index.json";
-    if (!std::filesystem::exists(index)) return std::vector{folder / "model.safetensors"};
-    CHAOS_TRY(const json value, read_json(index));
-    std::set<std::filesystem::path> files;
-    if (value.contains("weight_map") && value["weight_map"].is_object())
-        for (const auto& [tensor, file] : value["weight_map"].items()) {
-            if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
-                return Error{index.string() + ": the file of tensor " + tensor + " is not a plain file name"};
-            files.insert(folder / file.get<std::string>());
-        }
-    if (files.empty()) return Error{index.string() + " lists no files in \"weight_map\""};
-    return std::vector(files.begin(), files.end());
 }
 
 Result<void> read_weights(const std::filesystem::path& folder, const Manifest& manifest, Arena& arena) {

@@ -23,9 +23,6 @@ namespace chaos::state {
 // A tokenizer.json in which every byte is a token and its id: what a model trained on bytes uses.
 [[nodiscard]] std::string byte_tokenizer_json();
 
-// The folder's safetensors files: those its index lists, or model.safetensors.
-[[nodiscard]] Result<std::vector<std::filesystem::path>> weight_files(const std::filesystem::path& folder);
-
 // Fills the parameters from the folder's safetensors (F32, F16 or BF16). Every parameter must be there with the right
 // shape; tensors the model does not have are refused.
 [[nodiscard]] Result<void> read_weights(const std::filesystem::path& folder, const Manifest& manifest, Arena& arena);

@@ -1,9 +1,13 @@
 #include "state/safetensors.h"
 
+#include "base/words.h"
+
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace chaos::state {
@@ -44,7 +48,7 @@ Result<Safetensors::Entry> parse_entry(const std::string& where, const json& val
         !value["shape"].is_array() || !value.contains("data_offsets") || !value["data_offsets"].is_array() ||
         value["data_offsets"].size() != 2)
         return Error{where + " lacks dtype, shape or data_offsets"};
-    const auto type_name = value["dtype"].get<std::string>();
+    const std::string type_name = printable(value["dtype"].get<std::string>());
     const auto type = type_of(type_name);
     if (!type) return Error{where + " has type " + type_name + "; F32, F16 and BF16 are supported"};
 
@@ -65,6 +69,18 @@ Result<Safetensors::Entry> parse_entry(const std::string& where, const json& val
         return Error{where + " has a byte range that does not fit its shape"};
     entry.bytes = data.subspan(*begin, *end - *begin);
     return entry;
+}
+
+// Weights that share bytes would take more memory than the file has.
+Result<void> check_apart(const std::map<std::string, Safetensors::Entry>& tensors, const std::string& name) {
+    std::vector<std::span<const std::byte>> ranges;
+    for (const auto& [tensor, entry] : tensors)
+        if (!entry.bytes.empty()) ranges.push_back(entry.bytes);
+    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.data() < b.data(); });
+    for (std::size_t i = 1; i < ranges.size(); ++i)
+        if (ranges[i - 1].data() + ranges[i - 1].size() > ranges[i].data())
+            return Error{name + " is damaged: two of its tensors lie in the same place"};
+    return {};
 }
 
 }  // namespace
@@ -96,10 +112,30 @@ Result<Safetensors> Safetensors::open(const std::filesystem::path& path) {
             }
             continue;
         }
-        CHAOS_TRY(auto entry, parse_entry(name + ": tensor " + key, value, file.data_));
+        CHAOS_TRY(auto entry, parse_entry(name + ": tensor " + printable(key), value, file.data_));
         file.tensors_.emplace(key, std::move(entry));
     }
+    CHAOS_CHECK(check_apart(file.tensors_, name));
     return file;
+}
+
+Result<std::vector<std::filesystem::path>> weight_files(const std::filesystem::path& folder) {
+    const std::filesystem::path index = folder / "model.safetensors.index.json";
+    std::error_code error;
+    if (!std::filesystem::exists(index, error)) return std::vector{folder / "model.safetensors"};
+    CHAOS_TRY(const std::string text, read_file(index));
+    const json value = json::parse(text, nullptr, false);
+    if (!value.is_object()) return Error{index.string() + " is not a JSON object"};
+    std::set<std::filesystem::path> files;
+    if (value.contains("weight_map") && value["weight_map"].is_object())
+        for (const auto& [tensor, file] : value["weight_map"].items()) {
+            if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+                return Error{index.string() + ": the file of tensor " + printable(tensor) +
+                             " is not a plain file name"};
+            files.insert(folder / file.get<std::string>());
+        }
+    if (files.empty()) return Error{index.string() + " lists no files in \"weight_map\""};
+    return std::vector(files.begin(), files.end());
 }
 
 void to_floats(const Safetensors::Entry& entry, std::span<float> out) {

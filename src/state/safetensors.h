@@ -43,6 +43,9 @@ private:
     std::map<std::string, std::string> metadata_;
 };
 
+// The safetensors files of a Hugging Face folder: those its index lists, or model.safetensors.
+[[nodiscard]] Result<std::vector<std::filesystem::path>> weight_files(const std::filesystem::path& folder);
+
 // Converts a tensor to floats; `out` must have its number of elements.
 void to_floats(const Safetensors::Entry& entry, std::span<float> out);
 

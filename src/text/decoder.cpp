@@ -87,6 +87,27 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
     return joined(tokens, separator_);
 }
 
+std::string Decoder::bytes_of(std::string token) const {
+    bool fused = false;
+    for (const Step& step : steps_) {
+        if (std::holds_alternative<Fuse>(step)) fused = true;
+        // What strips the whole text leaves its middle alone.
+        if (fused && std::holds_alternative<Strip>(step)) continue;
+        if (std::holds_alternative<ByteLevel>(step)) {
+            std::string bytes;
+            append_bytes(bytes, token);
+            token = std::move(bytes);
+        } else if (const auto byte = byte_of_token(token); byte && std::holds_alternative<ByteFallback>(step)) {
+            token = std::string(1, *byte);
+        } else {
+            const auto behind_another = [&](const auto& kind) { return apply(kind, Tokens{"", token}).back(); };
+            token = std::visit(behind_another, step);
+        }
+        if (valid_utf8_bytes(token) != token.size()) return token;  // steps that follow change whole characters
+    }
+    return separator_ + token;
+}
+
 void Decoder::append_bytes(std::string& bytes, const std::string& token) {
     const std::size_t start = bytes.size();
     for (std::size_t at = 0; at < token.size();) {

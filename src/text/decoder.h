@@ -20,6 +20,8 @@ public:
     static Result<Decoder> parse(const std::optional<Field>& field);
 
     [[nodiscard]] std::string decode(std::vector<std::string> tokens) const;
+    // What a token adds to a text in whose middle it stands: bytes that need not be whole characters.
+    [[nodiscard]] std::string bytes_of(std::string token) const;
 
 private:
     friend class DecoderStream;

@@ -103,7 +103,7 @@ Result<char32_t> Field::character() const {
 }
 
 Error Field::unsupported(const std::string& value, std::span<const std::string_view> supported) const {
-    return error("is '" + value + "', which is not supported (only " + one_of(supported) + ")");
+    return error("is '" + printable(value) + "', which is not supported (only " + one_of(supported) + ")");
 }
 
 Result<std::vector<Field>> steps_of(const Field& part, std::string_view key) {

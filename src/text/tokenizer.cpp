@@ -164,6 +164,11 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) c
     return parts_->decoder.decode(std::move(tokens));
 }
 
+std::string Tokenizer::bytes_of(TokenId id) const {
+    const std::string* spelling = spelling_of(id, false);
+    return spelling != nullptr ? parts_->decoder.bytes_of(*spelling) : std::string();
+}
+
 const std::string* Tokenizer::spelling_of(TokenId id, bool skip_special) const {
     if (const AddedToken* added = parts_->added.token_of(id)) {
         return skip_special && added->special ? nullptr : &added->normal_form;

@@ -61,6 +61,10 @@ public:
     // The result is valid UTF-8. Ids that no token has are passed over. `skip_special`: leave special tokens out.
     [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
+    // What a token adds to a text in whose middle it stands: bytes that need not be whole characters. Empty for an id
+    // that no token has.
+    [[nodiscard]] std::string bytes_of(TokenId id) const;
+
     // For StreamingDecoder: how a token is spelled before it is decoded, null for one that is left out; and what
     // decodes.
     [[nodiscard]] const std::string* spelling_of(TokenId id, bool skip_special) const;

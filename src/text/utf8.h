@@ -32,6 +32,18 @@ struct Character {
 
 void append_character(std::string& text, char32_t code);
 
+// Whether a byte goes on with a character that another began.
+[[nodiscard]] inline bool continues_character(char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+// How many characters begin in `text`.
+[[nodiscard]] inline std::size_t count_characters(std::string_view text) {
+    std::size_t count = 0;
+    for (const char byte : text) count += continues_character(byte) ? 0 : 1;
+    return count;
+}
+
 // How many bytes of `text` are valid UTF-8, counted from its start.
 [[nodiscard]] std::size_t valid_utf8_bytes(std::string_view text);
 

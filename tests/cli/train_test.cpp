@@ -314,5 +314,20 @@ TEST(Export, WritesAFolderThatTrainingStartsFrom) {
     EXPECT_EQ(more.code, 0) << more.err;
 }
 
+TEST(Export, WritesAModelThatGenerates) {
+    const TemporaryFolder folder;
+    folder.write("run.toml", text_run("steps = 10\n"));
+    folder.write("text.txt", std::string(6000, 'a'));
+    ASSERT_EQ(run_chaos({"train", "run.toml"}, folder.path()).code, 0);
+    ASSERT_EQ(run_chaos({"export", "run", "model"}, folder.path()).code, 0);
+    ASSERT_EQ(run_chaos({"quantize", "model", "model.gguf", "--type", "q8_0"}, folder.path()).code, 0);
+    for (const char* model : {"model", "model.gguf"}) {
+        const Outcome outcome =
+            run_chaos({"generate", model, "--prompt", "aa", "--max-tokens", "4", "--json"}, folder.path());
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_EQ(nlohmann::json::parse(outcome.out)["text"], "aaaa") << model;
+    }
+}
+
 }  // namespace
 }  // namespace chaos::test

@@ -115,6 +115,34 @@ TEST(Config, WhatIsNotSupportedIsRefusedByName) {
     EXPECT_THAT(refusal(config_of("llama", R"(,"eos_token_id":10)")), HasSubstr("end token 10"));
     EXPECT_THAT(refusal(R"({"model_type":"llama"})"), HasSubstr("has no 'vocab_size'"));
     EXPECT_THAT(refusal("nonsense"), HasSubstr("is not a JSON object"));
+    EXPECT_THAT(refusal(config_of("\\u001b[31m")), HasSubstr("model_type '?[31m' is not supported"));
+}
+
+TEST(Config, AbsurdNumbersAreNamed) {
+    // A key that stands twice has its last value.
+    for (const char* key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                            "num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings"})
+        for (const char* value : {"0", "-1", "1e18", "9223372036854775808", "1.5", "\"8\"", "[]", "{}", "true"})
+            EXPECT_THAT(refusal(config_of("llama", std::string(R"(,")") + key + R"(":)" + value)), HasSubstr(key))
+                << value;
+    EXPECT_THAT(refusal(config_of("llama", R"(,"num_key_value_heads":3)")), HasSubstr("no multiple of 3"));
+    for (const char* epsilon : {"0", "-1e-6", "1e300"})
+        EXPECT_THAT(refusal(config_of("llama", std::string(R"(,"rms_norm_eps":)") + epsilon)), HasSubstr("epsilon"));
+    for (const char* number : {"NaN", "Infinity", "1e999"})
+        EXPECT_THAT(refusal(config_of("llama", std::string(R"(,"rms_norm_eps":)") + number)),
+                    HasSubstr("is not a JSON object"));
+    for (const char* theta : {"0", "-1", "1e-3", "1e308"})
+        EXPECT_THAT(refusal(config_of("llama", std::string(R"(,"rope_theta":)") + theta)), HasSubstr("make no sense"));
+    for (const char* factor : {"0", "-1", "1e-3", "1e308"})
+        EXPECT_THAT(
+            refusal(config_of("llama", std::string(R"(,"rope_scaling":{"type":"linear","factor":)") + factor + "}")),
+            HasSubstr("make no sense"));
+    for (const char* table : {"5", "[1]", "\"x\""})
+        EXPECT_THAT(refusal(config_of("llama", std::string(R"(,"rope_scaling":)") + table)),
+                    HasSubstr("rope_scaling must be an object"));
+    for (const char* tokens : {"-1", "[1,\"a\"]", "1e18"})
+        EXPECT_THAT(refusal(config_of("llama", std::string(R"(,"eos_token_id":)") + tokens)),
+                    HasSubstr("eos_token_id"));
 }
 
 }  // namespace

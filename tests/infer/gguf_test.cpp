@@ -13,6 +13,7 @@ namespace chaos::infer {
 namespace {
 
 using test::TemporaryFolder;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 GgufOutput floats(const std::string& name, std::vector<std::uint64_t> extents, std::vector<float> values) {
@@ -43,6 +44,10 @@ std::string written(const TemporaryFolder& folder) {
 std::string refusal(const TemporaryFolder& folder, const std::string& content) {
     const auto opened = Gguf::open(folder.write("b.gguf", content));
     return opened ? "accepted" : opened.error().message;
+}
+
+void put64(std::string& content, std::size_t at, std::uint64_t value) {
+    std::memcpy(content.data() + at, &value, sizeof value);
 }
 
 void put32(std::string& content, std::size_t at, std::uint32_t value) {
@@ -127,6 +132,99 @@ TEST(Gguf, LiesAreNamed) {
     lie = content;
     put32(lie, type_at + 4, 1U << 20);
     EXPECT_THAT(refusal(folder, lie), HasSubstr("tensor m lies outside the file"));
+    put64(lie, type_at + 4, ~std::uint64_t{31});
+    EXPECT_THAT(refusal(folder, lie), HasSubstr("tensor m lies outside the file"));
+    put64(lie, type_at + 4, 0);
+    EXPECT_THAT(refusal(folder, lie), HasSubstr("two of its tensors lie in the same place"));
+}
+
+TEST(Gguf, NoLengthIsBelieved) {
+    const TemporaryFolder folder;
+    const std::string content = written(folder);
+    const std::size_t extents_at = content.find("m", content.find("a.wholes")) + 1 + 4;
+    // A key's length, a text's, a list's, and those of texts in a list.
+    const std::size_t key_at = content.find("a.count") - 8;
+    const std::size_t text_at = content.find("general.architecture") + 20 + 4;
+    const std::size_t list_at = content.find("a.wholes") + 8 + 4 + 4;
+    const std::size_t texts_at = content.find("a.texts") + 7 + 4 + 4;
+    for (const std::uint64_t length : {std::uint64_t{1} << 20, std::uint64_t{1} << 40, std::uint64_t{1} << 61,
+                                       std::uint64_t{1} << 62, ~std::uint64_t{0}}) {
+        for (const std::size_t at : {key_at, text_at, list_at, texts_at, texts_at + 8}) {
+            std::string lie = content;
+            put64(lie, at, length);
+            EXPECT_THAT(refusal(folder, lie), HasSubstr("ends too early")) << length << " at " << at;
+        }
+        for (const std::size_t at : {extents_at, extents_at + 8}) {
+            std::string lie = content;
+            put64(lie, at, length);
+            EXPECT_THAT(refusal(folder, lie),
+                        AnyOf(HasSubstr("tensor m has a bad shape"), HasSubstr("tensor m lies outside the file")));
+            put64(lie, at, 0);
+            EXPECT_THAT(refusal(folder, lie), HasSubstr("tensor m has a bad shape"));
+        }
+        for (const std::size_t at : {std::size_t{8}, std::size_t{16}}) {
+            std::string lie = content;
+            put64(lie, at, length);
+            EXPECT_THAT(refusal(folder, lie), HasSubstr("is damaged: it claims"));
+        }
+    }
+}
+
+TEST(Gguf, AlignmentsArePowersOfTwo) {
+    const TemporaryFolder folder;
+    for (const std::uint32_t alignment : {0U, 3U, 1U << 30}) {
+        const GgufMetadata metadata = {{"general.alignment", GgufValue::of_u32(alignment)}};
+        ASSERT_TRUE(write_gguf(folder / "a.gguf", metadata, {}));
+        EXPECT_THAT(Gguf::open(folder / "a.gguf").error().message, HasSubstr("general.alignment is"));
+    }
+}
+
+void write_part(const std::filesystem::path& path, GgufMetadata metadata, std::int64_t part, std::int64_t parts,
+                const std::vector<GgufOutput>& tensors) {
+    metadata["split.no"] = {GgufType::u16, {}, part};
+    metadata["split.count"] = {GgufType::u16, {}, parts};
+    metadata["split.tensors.count"] = {GgufType::i32, {}, std::int64_t{2}};
+    ASSERT_TRUE(write_gguf(path, metadata, tensors));
+}
+
+TEST(Gguf, PartsAreOneFile) {
+    const TemporaryFolder folder;
+    const GgufMetadata metadata = {{"general.name", GgufValue::of_text("a")}};
+    const GgufOutput one = floats("v", {2}, {1.0F, 2.0F});
+    const GgufOutput other = floats("w", {2}, {3.0F, 4.0F});
+    const std::filesystem::path first = folder / "a-00001-of-00003.gguf";
+    const std::filesystem::path second = folder / "a-00002-of-00003.gguf";
+    const std::filesystem::path third = folder / "a-00003-of-00003.gguf";
+    const auto refused = [](const std::filesystem::path& path) {
+        const auto opened = Gguf::open(path);
+        return opened ? "accepted" : opened.error().message;
+    };
+    // gguf-split may leave the first part without tensors.
+    write_part(first, metadata, 0, 3, {});
+    write_part(second, {}, 1, 3, {one});
+    EXPECT_THAT(refused(first), HasSubstr("cannot read " + third.string()));
+    write_part(third, {}, 2, 3, {other});
+    const auto file = Gguf::open(first);
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_EQ(file->text("general.name").value(), "a");
+    EXPECT_EQ(file->paths(), (std::vector{first, second, third}));
+    std::vector<float> values(2);
+    decode_row(StoredType::f32, file->tensors().at("w").bytes, values);
+    EXPECT_EQ(values, (std::vector{3.0F, 4.0F}));
+
+    EXPECT_THAT(refused(second), HasSubstr("name the first of them, which ends with -00001-of-00003.gguf"));
+    std::filesystem::copy_file(first, folder / "b.gguf");
+    EXPECT_THAT(refused(folder / "b.gguf"), HasSubstr("name the first of them"));
+    write_part(third, {}, 1, 3, {other});
+    EXPECT_THAT(refused(first), HasSubstr("does not say that it is part 3 of 3"));
+    write_part(third, {}, 2, 3, {one});
+    EXPECT_THAT(refused(first), HasSubstr("tensor v is in an earlier part, too"));
+    write_part(third, {}, 2, 3, {});
+    EXPECT_THAT(refused(first), HasSubstr("have 1 tensors, not 2"));
+    for (const std::int64_t parts : {0, 65535}) {
+        write_part(first, metadata, 0, parts, {});
+        EXPECT_THAT(refused(first), HasSubstr("split.count must be from 1 to 1024"));
+    }
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+#include <chrono>
 #include <cstring>
 
 namespace chaos::infer {
@@ -19,10 +21,11 @@ struct Packing {
         made = false;
         const auto file = ModelFile::open(model);
         EXPECT_TRUE(file) << file.error().message;
-        return packed_file(*file, packed_tensors(*file), folder / "cache", pool,
+        return packed_file(*file, packed_tensors(*file), {folder / "cache", limit_bytes}, pool,
                            [&](std::uint64_t, std::uint64_t) { made = true; });
     }
     TemporaryFolder folder;
+    std::uint64_t limit_bytes = PackedFolder{}.limit_bytes;
     Pool pool{2};
     bool made = false;
 };
@@ -70,6 +73,37 @@ TEST(PackedFile, AChangedModelHasAnother) {
     std::filesystem::last_write_time(model, std::filesystem::last_write_time(model) + std::chrono::seconds(1));
     EXPECT_NE(pack(model).value(), before);
     EXPECT_TRUE(pack.made);
+}
+
+TEST(PackedFile, WhatWasUsedLongestAgoMakesRoom) {
+    CHAOS_NEED_SHARED("models");
+    Packing pack;
+    const auto first = pack(test::gguf("llama2-tiny-q4_0")).value();
+    const auto second = pack(test::gguf("llama2-tiny-q8_0")).value();
+    const auto third = pack(test::gguf("qwen3-tiny-q8_0")).value();
+    const auto now = std::filesystem::last_write_time(third);
+    std::filesystem::last_write_time(first, now - std::chrono::hours(3));
+    std::filesystem::last_write_time(second, now - std::chrono::hours(2));
+    std::filesystem::last_write_time(third, now - std::chrono::hours(1));
+    // Somebody who was killed, and somebody who is at work.
+    pack.folder.write("cache/half.packed.tmp-999999999-0", "half");
+    pack.folder.write("cache/half.packed.tmp-" + std::to_string(::getpid()) + "-0", "half");
+    pack.folder.write("cache/notes", "not ours");
+    EXPECT_EQ(pack(test::gguf("llama2-tiny-q4_0")).value(), first);  // used just now
+    const char* const name = "qwen3-tiny-q4_0";
+    pack.limit_bytes = std::filesystem::file_size(first) + std::filesystem::file_size(third) +
+                       std::filesystem::file_size(Packing()(test::gguf(name)).value());
+    const auto fourth = pack(test::gguf(name)).value();
+    EXPECT_FALSE(std::filesystem::exists(second));
+    for (const auto& kept : {first, third, fourth}) EXPECT_TRUE(std::filesystem::exists(kept));
+    EXPECT_FALSE(std::filesystem::exists(pack.folder / "cache/half.packed.tmp-999999999-0"));
+    EXPECT_TRUE(std::filesystem::exists(pack.folder / ("cache/half.packed.tmp-" + std::to_string(::getpid()) + "-0")));
+    // One that is larger than the limit has the folder for itself.
+    pack.limit_bytes = 1;
+    const auto last = pack(test::gguf("qwen3-tiny-f16")).value();
+    for (const auto& gone : {first, second, third, fourth}) EXPECT_FALSE(std::filesystem::exists(gone));
+    EXPECT_TRUE(std::filesystem::exists(last));
+    EXPECT_TRUE(std::filesystem::exists(pack.folder / "cache/notes"));
 }
 
 TEST(PackedFile, SaysWhereItCannotBeKept) {

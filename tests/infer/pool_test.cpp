@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,19 +27,27 @@ TEST(Pool, EveryChunkIsDoneOnceAndBeforeRunReturns) {
     }
 }
 
+// Whether a thread of this process waits in the kernel.
+bool sleeps(pid_t thread) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name_end = line.rfind(')');
+    return name_end != std::string::npos && line.substr(name_end, 3) == ") S";
+}
+
 TEST(Pool, SleepingThreadsWakeUpAndHelp) {
     Pool pool(2);
-    const std::thread::id caller = std::this_thread::get_id();
+    const pid_t caller = ::gettid();
     for (int round = 0; round < 20; ++round) {
-        std::atomic<bool> helped{false};
-        while (!helped) {
+        std::atomic<pid_t> helper{0};
+        while (helper == 0) {
             pool.run(64, [&](std::size_t) {
-                if (std::this_thread::get_id() != caller) helped = true;
+                if (::gettid() != caller) helper = ::gettid();
                 std::this_thread::yield();
             });
         }
-        // Long enough for the worker to fall asleep.
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        while (!sleeps(helper)) std::this_thread::yield();
     }
 }
 

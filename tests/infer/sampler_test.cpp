@@ -47,6 +47,7 @@ TEST(Sampler, TruncationsLeaveTheMostLikely) {
     EXPECT_EQ(tokens({.temperature = 1.0, .top_k = 1}), (Tokens{1}));
     EXPECT_EQ(tokens({.temperature = 1.0, .top_k = 3}), (Tokens{1, 2, 3}));
     // Of the whole, 1 and 3 have 0.38 each and 2 has 0.14.
+    EXPECT_EQ(tokens({.temperature = 1.0, .top_p = 0.0}), (Tokens{1}));
     EXPECT_EQ(tokens({.temperature = 1.0, .top_p = 0.3}), (Tokens{1}));
     EXPECT_EQ(tokens({.temperature = 1.0, .top_p = 0.7}), (Tokens{1, 3}));
     EXPECT_EQ(tokens({.temperature = 1.0, .top_p = 0.8}), (Tokens{1, 2, 3}));
@@ -93,7 +94,7 @@ TEST(Sampler, SettingsOutOfRangeAreRefused) {
     EXPECT_THAT(check({.temperature = -1.0}).error().message, HasSubstr("temperature"));
     EXPECT_THAT(check({.temperature = std::nan("")}).error().message, HasSubstr("temperature"));
     EXPECT_THAT(check({.top_k = -1}).error().message, HasSubstr("top-k"));
-    EXPECT_THAT(check({.top_p = 0.0}).error().message, HasSubstr("top-p"));
+    EXPECT_THAT(check({.top_p = -0.1}).error().message, HasSubstr("top-p"));
     EXPECT_THAT(check({.min_p = 1.5}).error().message, HasSubstr("min-p"));
 }
 

@@ -26,7 +26,7 @@ struct Windowed {
         const std::array batches = {Batch{Engine::max_tokens, 0}};
         const auto plan = plan_window({.budget_bytes = bytes, .batches = batches, .parts = parts});
         EXPECT_TRUE(plan) << plan.error().message;
-        packed = packed_file(file, tensors, folder, pool, {}).value();
+        packed = packed_file(file, tensors, {.path = folder}, pool, {}).value();
         auto window = Window::open(packed, parts, *plan, {}, way);
         EXPECT_TRUE(window) << window.error().message;
         model.emplace(Model::in_window(std::move(file), std::move(*window)));

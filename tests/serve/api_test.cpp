@@ -227,6 +227,7 @@ TEST(Api, WritesWholeAnswers) {
     EXPECT_EQ(first["logprob"], -0.5);
     EXPECT_EQ(first["bytes"], (json{72, 101, 108}));
     EXPECT_EQ(first["top_logprobs"][1]["bytes"], (json{0xe2, 0x82}));
+    EXPECT_EQ(first["top_logprobs"][1]["token"], "\\xe2\\x82");
     EXPECT_EQ(choice["logprobs"]["content"].size(), 3U);
     EXPECT_EQ(body["usage"]["prompt_tokens"], 7);
     EXPECT_EQ(body["usage"]["completion_tokens"], 2);
@@ -247,6 +248,23 @@ TEST(Api, WritesWholeTexts) {
     EXPECT_EQ(choice["logprobs"]["token_logprobs"], (json{-0.5, -1.0, -0.25}));
     EXPECT_EQ(choice["logprobs"]["text_offset"], (json{0, 3, 5}));
     EXPECT_EQ(choice["logprobs"]["top_logprobs"][0]["Hel"], -0.5);
+    EXPECT_EQ(choice["logprobs"]["top_logprobs"][0]["bytes:\\xe2\\x82"], -2.0);
+}
+
+TEST(Api, CountsCharactersNotBytes) {
+    Ask ask = ask_of(Form::text, text(R"("logprobs": 0)"));
+    AnswerWriter writer(Form::text, ask, facts, "abc", 1);
+    writer.begin({.prompt_tokens = 2, .prompt_characters = 7});
+    // An e with an accent, a robot in three tokens, the last of which goes on with a letter.
+    const std::vector<Piece> robot{{"\xc3\xa9\xf0\x9f\xa4\x96!x",
+                                    {{{"\xc3\xa9", 0.0}, {}},
+                                     {{"\xf0\x9f", 0.0}, {}},
+                                     {{"\xa4", 0.0}, {}},
+                                     {{"\x96!", 0.0}, {}},
+                                     {{"x", 0.0}, {}}}}};
+    const json logprobs = json::parse(writer.whole(robot, finished))["choices"][0]["logprobs"];
+    EXPECT_EQ(logprobs["text_offset"], (json{7, 8, 8, 8, 10}));
+    EXPECT_EQ(logprobs["tokens"], (json{"\xc3\xa9", "bytes:\\xf0\\x9f", "bytes:\\xa4", "bytes:\\x96!", "x"}));
 }
 
 // The JSON of every event but the last, which is [DONE].

@@ -320,6 +320,10 @@ TEST_F(Http, HasRoomForSoMany) {
         second.read_answer();
         Client third(port_);
         EXPECT_EQ(third.read_answer().status, 503);
+        // Who has asked before it was told so can read it as well.
+        Client fourth(port_);
+        fourth.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + std::string(100'000, 'x'));
+        EXPECT_EQ(fourth.read_answer().status, 503);
     }
     // There is room again as soon as the server has noticed that one has gone.
     Answer answer;

@@ -74,6 +74,11 @@ TEST(Safetensors, DamagedHeadersAreRefused) {
                 HasSubstr("bad shape"));
     EXPECT_THAT(refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[8,4]}})", "12345678"),
                 HasSubstr("outside the file"));
+    EXPECT_THAT(refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                        R"("u":{"dtype":"F16","shape":[2],"data_offsets":[2,6]}})",
+                        "12345678"),
+                HasSubstr("two of its tensors lie in the same place"));
+    EXPECT_THAT(refusal("{\"\\u001b[31m\":{}}", ""), HasSubstr("tensor ?[31m lacks"));
     EXPECT_THAT(refusal(R"({"__metadata__":{"a":1}})", ""), HasSubstr("damaged metadata"));
 }
 

@@ -54,6 +54,28 @@ TEST(Decoder, ByteFallback) {
     EXPECT_EQ(marked(json, {"<0xG0>", "<0x0>", "<0x1G>", "<0x+1>"}), "<0xG0>|<0x0>|<0x1G>|<0x+1>|");
 }
 
+TEST(Decoder, BytesOfATokenInTheMiddle) {
+    const auto bytes = [](const std::string& json, const std::string& token) {
+        const Document document(json);
+        return Decoder::parse(document.field())->bytes_of(token);
+    };
+    EXPECT_EQ(Decoder::parse(std::nullopt)->bytes_of("a"), " a");
+    const char* byte_level = R"({"type": "ByteLevel"})";
+    EXPECT_EQ(bytes(byte_level, "ĠHello"), " Hello");
+    EXPECT_EQ(bytes(byte_level, "Ã"), "\xC3");
+    EXPECT_EQ(bytes(byte_level, "©"), "\xA9");
+    EXPECT_EQ(bytes(byte_level, "▁"), "▁");
+    const char* sentence_piece = R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"},
+        "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1,
+        "stop": 0}]})";
+    EXPECT_EQ(bytes(sentence_piece, "▁a"), " a");
+    EXPECT_EQ(bytes(sentence_piece, "<0xE2>"), "\xE2");
+    EXPECT_EQ(bytes(sentence_piece, "<0x0A>"), "\n");
+    EXPECT_EQ(bytes(sentence_piece, ""), "");
+    EXPECT_EQ(bytes(R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})", "▁a"), " a");
+    EXPECT_EQ(bytes(R"({"type": "Strip", "content": "x", "start": 1, "stop": 0})", "xxa"), "xa");
+}
+
 TEST(Decoder, FuseAndStrip) {
     EXPECT_EQ(marked(R"({"type": "Fuse"})", {"a", "b"}), "ab|");
     const auto strip = [](int start, int stop) {
