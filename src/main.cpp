@@ -31,6 +31,7 @@ void add_train(CLI::App& program, Job& job) {
     command->add_option("--dir", options->dir, "Folder for checkpoints (default: the run file's name, here)")
         ->type_name("DIR");
     command->add_option("--max-steps", options->max_steps, "Stop after this many steps; a later start goes on")
+        ->check(CLI::PositiveNumber)
         ->type_name("N");
     command->add_option("--sample", options->sample, "When done, continue this text with the trained model")
         ->type_name("TEXT");
@@ -57,7 +58,9 @@ void add_node_options(CLI::App& command, chaos::cli::NodeOptions& options) {
         ->type_name("WORD");
     command.add_option("--institution", options.institution, "Which institution of this machine vouches for it")
         ->type_name("NAME");
-    command.add_option("--max-steps", options.max_steps, "Leave after this many steps")->type_name("N");
+    command.add_option("--max-steps", options.max_steps, "Leave after this many steps")
+        ->check(CLI::PositiveNumber)
+        ->type_name("N");
     command.add_option("--detect-ms", options.detect_ms, "Silence that fails a link (default: 1000)")
         ->check(CLI::Range(50, 600'000))
         ->type_name("MS");
@@ -243,7 +246,9 @@ void add_institution(CLI::App& program, Job& job) {
     invite->add_option("name", options->institution, "The institution")->required()->type_name("NAME");
     invite->add_option("--node", options->node, "A certificate for the node with this key (chaos key show)")
         ->type_name("KEY");
-    invite->add_option("--days", options->days, "For how long (default: a token 7, a certificate 365)")->type_name("N");
+    invite->add_option("--days", options->days, "For how long (default: a token 7, a certificate 365)")
+        ->check(CLI::PositiveNumber)
+        ->type_name("N");
     invite->callback([&job, options] { job = [options] { return chaos::cli::invite(*options); }; });
     auto revoking = std::make_shared<chaos::cli::RevokeOptions>();
     CLI::App* revoke =

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "elastic/run_folder.h"
 #include "elastic/trainer.h"
+#include "net/address.h"
 #include "node/description.h"
 #include "node/fetch.h"
 #include "node/identity.h"
@@ -147,6 +148,24 @@ node::NodeOptions options_of(const NodeOptions& options, const fs::path& dir, co
     return node;
 }
 
+Result<void> check_addresses(const NodeOptions& options) {
+    for (const std::string& address : options.join) CHAOS_CHECK(net::address_from_text(address));
+    if (!options.address.empty()) CHAOS_CHECK(net::address_from_text(options.address));
+    return {};
+}
+
+// Whether the cluster that a newcomer asks for trains the same run. Where nobody answers yet, it will hear when it
+// joins.
+Result<void> check_cluster(const NodeOptions& options, const node::Identity& identity,
+                           const elastic::Trainer& trainer) {
+    boost::asio::io_context loop{1};
+    node::FetchOptions fetch;
+    fetch.addresses = options.join;
+    fetch.limit = std::chrono::seconds(2);
+    const Result<run::Identity> clusters = node::fetch_identity(loop, identity.key, identity.credential, fetch);
+    return clusters ? node::check_same_run(trainer.identity(), *clusters) : Result<void>{};
+}
+
 // From here on both commands are one. The folder is locked.
 Result<void> train_together(const NodeOptions& options, const fs::path& dir, const Told& told,
                             const node::Identity& identity, elastic::Trainer& trainer) {
@@ -201,16 +220,21 @@ Result<void> up(const UpOptions& options) {
     CHAOS_TRY(const run::Run run, run::read_run(options.run_file));
     const fs::path dir = options.node.dir.empty() ? options.run_file.stem() : options.node.dir;
     if (fs::exists(dir) && fs::equivalent(dir, options.run_file))
-        return Error{"--dir is needed: the default folder would be the run file itself"};
+        return Error{options.node.dir.empty() ? "--dir is needed: the default folder would be the run file itself"
+                                              : "--dir is the run file; it must be a folder"};
+    CHAOS_CHECK(check_addresses(options.node));
     CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
     CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(folder.describe(options.run_file, trainer));
+    const bool was_in = fs::exists(dir / "vote");
+    if (!was_in && !options.node.join.empty()) CHAOS_CHECK(check_cluster(options.node, identity, trainer));
     return train_together(options.node, dir, {.run_file = options.run_file, .description = {}}, identity, trainer);
 }
 
 Result<void> join(const JoinOptions& options) {
     const fs::path dir = options.node.dir.empty() ? "node" : options.node.dir;
+    CHAOS_CHECK(check_addresses(options.node));
     CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
     CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
     const Teller teller(options.node.json, 0);

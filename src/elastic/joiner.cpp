@@ -32,7 +32,8 @@ void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& h
     verified_ = false;
     pause();
     // Whoever was away for long, or has never been there, would only be told that nobody has those results any more.
-    const bool near = have && have->applied + most_steps_behind >= view.first_step;
+    // And who is ahead comes from a line that lost: it would wait for the others to get there, and pull it all then.
+    const bool near = have && have->applied <= view.first_step && have->applied + most_steps_behind >= view.first_step;
     if (states_.empty() || have) {
         states_.assign(shards_.count(), {});
         if (near)

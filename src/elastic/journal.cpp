@@ -294,10 +294,14 @@ private:
 
 Result<Journal> Journal::open(const std::filesystem::path& path) {
     CHAOS_TRY(AppendFile file, AppendFile::open(path));
-    CHAOS_TRY(JournalReader reader, JournalReader::open(path));
+    const auto unusable = [](const Error& why) { return Error{why.message + " (move it away to begin another one)"}; };
+    Result<JournalReader> opened = JournalReader::open(path);
+    if (!opened) return unusable(opened.error());
+    JournalReader reader = std::move(*opened);
     while (true) {
-        CHAOS_TRY(const std::optional<std::string> payload, reader.next());
-        if (!payload) break;
+        const Result<std::optional<std::string>> payload = reader.next();
+        if (!payload) return unusable(payload.error());
+        if (!*payload) break;
     }
     const std::uint64_t torn = reader.torn();
     if (torn > 0) CHAOS_CHECK(file.cut(reader.whole()));

@@ -22,7 +22,14 @@ Result<std::unique_ptr<Participant>> Participant::open(net::asio::io_context& lo
                                                        Trainer& trainer, const state::CheckpointFolder& checkpoints,
                                                        const Result<std::string>& description, Observer& observer) {
     CHAOS_TRY(const std::vector<std::uint64_t> steps, checkpoints.steps());
-    if (!steps.empty()) CHAOS_CHECK(trainer.resume(checkpoints.path_of(steps.back())));
+    if (!steps.empty()) {
+        const Result<void> resumed = trainer.resume(checkpoints.path_of(steps.back()));
+        if (!resumed)
+            return Error{resumed.error().message + " (remove it to go on " +
+                         (steps.size() > 1 ? "from " + checkpoints.path_of(steps[steps.size() - 2]).string()
+                                           : std::string("without it")) +
+                         ", or from what the others have)"};
+    }
     options.checkpoint = cluster::Checkpoint{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
     return std::unique_ptr<Participant>(
         new Participant(loop, key, credential, options, trainer, checkpoints, description, observer));
@@ -35,6 +42,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
       checkpoints_(checkpoints),
       observer_(observer),
       last_saved_(trainer.progress().step),
+      agreed_(trainer.progress().step),
       thread_(loop),
       steps_(loop, thread_, trainer, trainer.result_shape(), collective::Encoding::fp32,
              {.applied = [this](const AppliedStep& step) { step_applied(step); },
@@ -109,10 +117,12 @@ void Participant::take_result(std::uint64_t step, const std::vector<NodeId>& hol
 void Participant::restore(std::uint64_t applied, const cluster::Name& agreed) {
     // Where nobody had a checkpoint, nobody could name a lineage.
     const cluster::Name lineage = applied == 0 ? run::hash(trainer_.identity()) : agreed;
-    const bool mixed = joiner_.holds_state();  // shards of others are in memory
+    const bool mixed = joiner_.holds_state() || astray_;  // shards of others are in memory, or wrong ones
     stop_training();
     joiner_.stop();
     const StateLabel state{.applied = applied, .lineage = lineage};
+    agreed_ = applied;
+    astray_ = false;
     if (mixed || thread_.busy() || trainer_.blank() || steps_.label().applied != applied ||
         steps_.label().lineage != lineage) {
         const auto done = std::make_shared<Result<void>>();
@@ -188,6 +198,8 @@ void Participant::left() {
 void Participant::state_synced(const StateLabel& state, const cluster::Name& root) {
     steps_.begin_at(state.applied, state.lineage, [this, state] { trainer_.arrive(state.applied, state.lineage); });
     observer_.synced(state, root);
+    astray_ = false;
+    set_checkpoints_aside(state.applied);
     if (!first_step_) synced_ = state.applied;
     save_if_due();
     end_join_if_there();
@@ -196,6 +208,18 @@ void Participant::state_synced(const StateLabel& state, const cluster::Name& roo
     // When all is over there is no step any more to be let in for.
     if (state.applied <= static_cast<std::uint64_t>(trainer_.run().train.steps))
         member_.tell(cluster::Synced{.applied = state.applied, .root = root});
+}
+
+// What was trained beyond that is not what the others have: alone, or with bad memory. Should all go down, the newest
+// checkpoint is what the cluster goes on from.
+void Participant::set_checkpoints_aside(std::uint64_t applied) {
+    agreed_ = applied;
+    const Result<std::vector<std::uint64_t>> aside = checkpoints_.set_aside_after(applied);
+    if (!aside) return failed(aside.error());
+    if (aside->empty()) return;
+    last_saved_ = 0;
+    note("puts aside what it saved and the others do not have, up to step " + std::to_string(aside->back()) + ", in " +
+         checkpoints_.folder.string());
 }
 
 void Participant::state_rolled(const StateLabel& state, const state::StepRecord& record) {
@@ -233,8 +257,13 @@ void Participant::step_applied(const AppliedStep& step) {
     observer_.applied(outcome, state, step.taken ? journal::How::taken : journal::How::exchanged);
     if (stopped_) return;
     for (const NodeId node : outcome.astray) observer_.astray(node, before);
-    if (std::ranges::find(outcome.astray, member_.id()) != outcome.astray.end())
+    if (std::ranges::find(outcome.astray, member_.id()) != outcome.astray.end()) {
+        astray_ = true;
+        unstable_.reset();
+        set_checkpoints_aside(agreed_);
         return member_.tell(cluster::WentAstray{});
+    }
+    if (outcome.root) agreed_ = before.applied;
     tell_stable();
     save_if_due();
 }
@@ -255,7 +284,7 @@ void Participant::computed(std::uint64_t samples, std::chrono::nanoseconds took)
 
 // The longest-standing member writes them; and everybody the last one, which is the trained model.
 void Participant::save_if_due() {
-    if (stopped_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
+    if (stopped_ || astray_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
     finish_if_over();
     StateLabel state = steps_.label();
     const run::Train& train = trainer_.run().train;

@@ -100,6 +100,7 @@ private:
 
     void step_applied(const AppliedStep& step);
     void computed(std::uint64_t samples, std::chrono::nanoseconds took);
+    void set_checkpoints_aside(std::uint64_t applied);
     void state_synced(const StateLabel& state, const cluster::Name& root);
     void state_rolled(const StateLabel& state, const state::StepRecord& record);
     void end_join_if_there();
@@ -122,12 +123,14 @@ private:
     bool stopped_ = false;
     bool over_ = false;
     bool has_failed_ = false;
+    bool astray_ = false;                      // what is in memory is not the cluster's, and nothing to be saved
     bool awaits_sync_ = false;                 // the join begins when nothing is being computed any more
     std::optional<std::uint64_t> first_step_;  // this joiner was let in for
     double samples_per_s_ = 0.0;
     std::uint32_t told_speed_ = 0;
     std::uint64_t synced_ = 0;  // steps of the state that donors said is stable
     std::uint64_t last_saved_ = 0;
+    std::uint64_t agreed_ = 0;  // steps of the state when it was last known to be what the others have
     std::uint64_t told_stable_ = 0;
     std::optional<Unstable> unstable_;
     ComputeThread thread_;

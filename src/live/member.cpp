@@ -289,12 +289,17 @@ void Member::dial(NodeId peer, const std::string& address) {
 Result<std::optional<cluster::DiskRecord>> Member::kept_vote() {
     if (options_.folder.empty()) return std::optional<cluster::DiskRecord>{};
     const std::filesystem::path path = options_.folder / "vote";
-    CHAOS_TRY(vote_, SlotFile::open(path));
+    const std::string way_out =
+        " (what this node voted for is lost; join with another folder, or, when no other node of its cluster runs any "
+        "more, remove the file to found a cluster anew from the newest checkpoint)";
+    Result<SlotFile> file = SlotFile::open(path);
+    if (!file) return Error{file.error().message + way_out};
+    vote_ = std::move(*file);
     const std::optional<std::string>& found = vote_->found();
     if (!found) return std::optional<cluster::DiskRecord>{};
     Result<cluster::DiskRecord> record =
         cluster::decode_disk_record({reinterpret_cast<const std::uint8_t*>(found->data()), found->size()});
-    if (!record) return Error{path.string() + ": " + record.error().message};
+    if (!record) return Error{path.string() + ": " + record.error().message + way_out};
     return std::optional(std::move(*record));
 }
 

@@ -131,9 +131,15 @@ struct Link : std::enable_shared_from_this<Link> {
 class Watchdog {
 public:
     Watchdog(asio::io_context& loop, const StreamPtr& stream, std::chrono::milliseconds limit);
+    // Why the stream failed: what it says itself, or that it was closed here.
+    [[nodiscard]] Error cause_of(const Error& failure) const;
 
 private:
-    std::shared_ptr<StreamPtr> guarded_;  // gone with this: what fires too late finds nothing
+    struct Guarded {
+        StreamPtr stream;
+        bool expired = false;
+    };
+    std::shared_ptr<Guarded> guarded_;  // gone with this: what fires too late finds nothing
     asio::steady_timer timer_;
 };
 

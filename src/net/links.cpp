@@ -58,11 +58,17 @@ std::string to_text(const tcp::endpoint& endpoint) {
 }
 
 Watchdog::Watchdog(asio::io_context& loop, const StreamPtr& stream, std::chrono::milliseconds limit)
-    : guarded_(std::make_shared<StreamPtr>(stream)), timer_(loop, limit) {
+    : guarded_(std::make_shared<Guarded>(Guarded{.stream = stream})), timer_(loop, limit) {
     timer_.async_wait([weak = std::weak_ptr(guarded_)](boost::system::error_code cancelled) {
-        const std::shared_ptr<StreamPtr> guarded = weak.lock();
-        if (!cancelled && guarded) (*guarded)->close();
+        const std::shared_ptr<Guarded> guarded = weak.lock();
+        if (cancelled || !guarded) return;
+        guarded->expired = true;
+        guarded->stream->close();
     });
+}
+
+Error Watchdog::cause_of(const Error& failure) const {
+    return guarded_->expired ? Error{"whoever is there does not answer in time"} : failure;
 }
 
 awaitable<Result<wire::Control>> LinksState::read_message(Stream& stream, std::size_t limit, Cause& cause) {
@@ -321,12 +327,12 @@ awaitable<Result<void>> LinksState::dial_control(NodeId peer, const std::string&
     const Watchdog watchdog(loop, *stream, options.handshake_limit);
     // It has proven who it is even if it refuses: where there is a link already, it does.
     const Result<Proven> proven = co_await (*stream)->handshake();
-    if (!proven) co_return proven.error();
+    if (!proven) co_return watchdog.cause_of(proven.error());
     who = proven->node;
     const wire::Control ours = hello(wire::Hello::CONTROL, 0, 0);
     const Result<Greeted> greeted = co_await introduce(**stream, ours, peer);
     if (greeted) who = greeted->peer;
-    Result<void> done = greeted ? Result<void>{} : Result<void>{greeted.error()};
+    Result<void> done = greeted ? Result<void>{} : Result<void>{watchdog.cause_of(greeted.error())};
     if (greeted) done = co_await install(*greeted, *stream, true, address);
     if (!done) (*stream)->close();
     co_return done;

@@ -5,7 +5,9 @@
 #include "elastic/describer.h"
 #include "elastic/transfers.h"
 #include "elastic/work.h"
+#include "net/address.h"
 #include "net/admission.h"
+#include "net/limited_lines.h"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -50,6 +52,7 @@ public:
 
     Result<Fetched> run() {
         if (options_.addresses.empty()) return Error{"no address of a member is given"};
+        for (const std::string& address : options_.addresses) CHAOS_CHECK(net::address_from_text(address));
         for (const std::string& address : options_.addresses)
             contacts_.push_back({.address = address,
                                  .pause = first_pause,
@@ -103,7 +106,9 @@ private:
         if (contact.hopeless) return;
         contact.peer.reset();
         contact.problem = printable(why);
-        options_.note("cannot ask " + contact.address + " what is trained: " + contact.problem);
+        if (const auto line =
+                lines_.next("cannot ask " + contact.address + " what is trained: " + contact.problem, Clock::now()))
+            options_.note(*line);
         contact.timer->expires_after(contact.pause);
         contact.pause = std::min(2 * contact.pause, longest_pause);
         contact.timer->async_wait([this, number, runs = runs_](boost::system::error_code cancelled) {
@@ -247,6 +252,7 @@ private:
     net::asio::steady_timer beat_;
     // For timers that have expired by the time they are cancelled.
     std::shared_ptr<bool> runs_ = std::make_shared<bool>(true);
+    net::LimitedLines lines_{Clock::now()};
     Transfers transfers_;
     net::Links links_;
 };

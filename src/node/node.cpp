@@ -310,7 +310,7 @@ void Node::end_when_others_are_done(std::chrono::steady_clock::time_point limit)
 }
 
 void Node::note(const std::string& text) {
-    if (text.find("refuse") != std::string::npos) refusal_ = text;
+    if (text.find("refuse") != std::string::npos || text.starts_with("cannot join")) refusal_ = text;
     tell("note", text);
 }
 
@@ -368,6 +368,13 @@ void Node::end(Result<std::string> why) {
 
 // ---- what people ask
 
+std::string Node::why() const {
+    const cluster::Member& core = participant_->member().core();
+    if (core.role() == cluster::Role::outside && !options_.join.empty())
+        return "asks to be let in; nobody has answered yet";
+    return core.why();
+}
+
 json Node::status() {
     live::Member& member = participant_->member();
     const cluster::Member& core = member.core();
@@ -391,7 +398,7 @@ json Node::status() {
                 {"connections", connections_of(member.links())},
                 {"counters", counters_of(core.counters(), member.links().counters())},
                 {"handling_cpu_us", std::chrono::duration<double, std::micro>(member.handling_cpu()).count()},
-                {"why", core.why()},
+                {"why", why()},
                 {"uptime_s", std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count()},
                 {"pid", ::getpid()},
                 {"listen", options_.live.listen.empty() ? "" : member.address()}};
@@ -435,7 +442,7 @@ void Node::answer(const json& request, const Reply& reply) {
             details.push_back("has " + std::to_string(progress.shards) + " of " + std::to_string(progress.of) +
                               " shards of the state");
         }
-        return reply.answer({{"why", participant_->member().core().why()}, {"details", details}});
+        return reply.answer({{"why", why()}, {"details", details}});
     }
     if (command == "leave") {
         leaving_.push_back(reply);

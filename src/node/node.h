@@ -63,6 +63,7 @@ public:
     [[nodiscard]] nlohmann::json status();
 
 private:
+    [[nodiscard]] std::string why() const;
     Node(boost::asio::io_context& loop, const NodeOptions& options, elastic::Trainer& trainer, elastic::Journal journal,
          Callbacks callbacks);
 

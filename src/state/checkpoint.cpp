@@ -13,6 +13,28 @@ namespace {
 
 constexpr const char* format_name = "chaos-checkpoint-1";
 const std::string no_hash(64, '0');
+constexpr std::string_view in_use = "step-";
+constexpr std::string_view aside = "aside-step-";
+
+// Of the checkpoints whose names begin so, ascending.
+Result<std::vector<std::uint64_t>> steps_of(const std::filesystem::path& folder, std::string_view begin) {
+    CHAOS_TRY(const std::vector<std::string> names, list_folder(folder));
+    std::vector<std::uint64_t> found;
+    for (const std::string& name : names) {
+        std::uint64_t step = 0;
+        if (!name.starts_with(begin)) continue;
+        const auto [end, error] = std::from_chars(name.data() + begin.size(), name.data() + name.size(), step);
+        if (error == std::errc{} && std::string_view(end) == ".safetensors") found.push_back(step);
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+std::filesystem::path path_in(const std::filesystem::path& folder, std::string_view begin, std::uint64_t step) {
+    std::string digits = std::to_string(step);
+    digits.insert(0, digits.size() < 12 ? 12 - digits.size() : 0, '0');
+    return folder / (std::string(begin) + digits + ".safetensors");
+}
 
 std::vector<FloatTensor> tensors_of(const Manifest& manifest, const Arena& arena) {
     std::vector<FloatTensor> tensors;
@@ -100,32 +122,38 @@ Result<void> check_identity(const std::string& stored, const run::Identity& mine
 }  // namespace
 
 std::filesystem::path CheckpointFolder::path_of(std::uint64_t step) const {
-    std::string digits = std::to_string(step);
-    digits.insert(0, digits.size() < 12 ? 12 - digits.size() : 0, '0');
-    return folder / ("step-" + digits + ".safetensors");
+    return path_in(folder, in_use, step);
 }
 
 Result<std::vector<std::uint64_t>> CheckpointFolder::steps() const {
-    CHAOS_TRY(const std::vector<std::string> names, list_folder(folder));
-    std::vector<std::uint64_t> found;
-    for (const std::string& name : names) {
-        std::uint64_t step = 0;
-        if (!name.starts_with("step-")) continue;
-        const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-        if (error == std::errc{} && std::string_view(end) == ".safetensors") found.push_back(step);
-    }
-    std::sort(found.begin(), found.end());
-    return found;
+    return steps_of(folder, in_use);
 }
 
 Result<void> CheckpointFolder::prune(std::uint64_t keep) const {
-    CHAOS_TRY(const std::vector<std::uint64_t> all, steps());
     CHAOS_TRY(const std::vector<std::string> names, list_folder(folder));
     std::error_code ignored;  // a file that cannot be removed costs disk space, not the run
-    for (std::size_t i = 0; i + keep < all.size(); ++i) std::filesystem::remove(path_of(all[i]), ignored);
+    for (const std::string_view kind : {in_use, aside}) {
+        CHAOS_TRY(const std::vector<std::uint64_t> all, steps_of(folder, kind));
+        for (std::size_t i = 0; i + keep < all.size(); ++i)
+            std::filesystem::remove(path_in(folder, kind, all[i]), ignored);
+    }
+    const std::string temporary = ".tmp-";
+    const std::string of_this_process = temporary + std::to_string(::getpid());
     for (const std::string& name : names)
-        if (name.find(".safetensors.tmp-") != std::string::npos) std::filesystem::remove(folder / name, ignored);
+        if (name.find(temporary) != std::string::npos && !name.ends_with(of_this_process))
+            std::filesystem::remove(folder / name, ignored);
     return {};
+}
+
+Result<std::vector<std::uint64_t>> CheckpointFolder::set_aside_after(std::uint64_t step) const {
+    CHAOS_TRY(std::vector<std::uint64_t> later, steps());
+    std::erase_if(later, [&](std::uint64_t one) { return one <= step; });
+    for (const std::uint64_t one : later) {
+        std::error_code code;
+        std::filesystem::rename(path_of(one), path_in(folder, aside, one), code);
+        if (code) return Error{"cannot rename " + path_of(one).string() + ": " + code.message()};
+    }
+    return later;
 }
 
 Result<void> CheckpointFolder::mark_best(std::uint64_t step) const {

@@ -40,8 +40,11 @@ struct CheckpointFolder {
     [[nodiscard]] std::filesystem::path best() const { return folder / "best.safetensors"; }
     // Steps that have a checkpoint, ascending. A folder that cannot be listed is an error, never an empty folder.
     [[nodiscard]] Result<std::vector<std::uint64_t>> steps() const;
-    // Removes all but the newest `keep`, and temporary files that a crash left.
+    // Removes all but the newest `keep`, and temporary files that other processes left when they crashed.
     [[nodiscard]] Result<void> prune(std::uint64_t keep) const;
+    // Beyond `step`, training goes on from another state. What was saved of this one stays, as
+    // aside-step-000000000100.safetensors, until prune() finds newer ones of that kind. Returns their steps.
+    [[nodiscard]] Result<std::vector<std::uint64_t>> set_aside_after(std::uint64_t step) const;
     // Makes the checkpoint of `step` the best one as well (a second name, not a copy).
     [[nodiscard]] Result<void> mark_best(std::uint64_t step) const;
 };

@@ -1,6 +1,8 @@
 // Nodes as their users start them: real processes that found, join, die and leave.
+#include "base/file.h"
 #include "cli/process.h"
 #include "cli/runs.h"
+#include "state/checkpoint.h"
 #include "temporary_folder.h"
 
 #include <gmock/gmock.h>
@@ -14,6 +16,8 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Up : public ::testing::Test {
 protected:
@@ -116,6 +120,55 @@ TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {
     const auto other = start({"up", "run.toml", "--dir", "other"});
     ASSERT_TRUE(other->wait_for_output("step ")) << other->out << other->err;
     EXPECT_NE(status("one")["node"], status("other")["node"]);
+}
+
+TEST_F(Up, AnotherRunThanTheClustersIsRefusedWithTheDifference) {
+    std::string address;
+    const auto a = found(address);
+    std::string other = *read_file(folder / "run.toml");
+    other.replace(other.find("batch = 8"), 9, "batch = 9");
+    folder.write("other.toml", other);
+    const Outcome refused = run({"up", "other.toml", "--dir", "b", "--join", address});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("the cluster trains another run: train.batch is 8 there, and 9 here"));
+}
+
+TEST_F(Up, WhatIsDamagedInItsFolderIsNamedWithAWayOut) {
+    {
+        std::string address;
+        const auto a = found(address);
+        ASSERT_TRUE(a->wait_for_output("saved ")) << a->err;
+        a->signal(SIGKILL);
+        a->wait();
+    }
+    const auto damaged = [&](const std::string& file) {
+        const std::string sound = *read_file(folder / file);
+        folder.write(file, std::string(sound.size(), 'x'));
+        const Outcome refused = run({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+        EXPECT_EQ(refused.code, 2) << file;
+        folder.write(file, sound);
+        return refused.err;
+    };
+    EXPECT_THAT(damaged("a/journal"), HasSubstr("move it away to begin another one"));
+    EXPECT_THAT(damaged("a/vote"), HasSubstr("join with another folder"));
+    const state::CheckpointFolder checkpoints{folder / "a/checkpoints"};
+    const std::uint64_t newest = checkpoints.steps()->back();
+    EXPECT_THAT(damaged("a/checkpoints/" + checkpoints.path_of(newest).filename().string()),
+                HasSubstr("remove it to go on "));
+    const auto again = start({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    EXPECT_TRUE(again->wait_for_output("goes on from step " + std::to_string(newest))) << again->err;
+}
+
+TEST_F(Up, OptionsThatMakeNoSenseAreRefused) {
+    for (const std::vector<std::string>& wrong : {std::vector<std::string>{"up", "run.toml", "--max-steps", "-1"},
+                                                  {"up", "run.toml", "--join", "nonsense"},
+                                                  {"join", "nonsense"},
+                                                  {"up", "run.toml", "--address", "nonsense"},
+                                                  {"up", "run.toml", "--dir", "run.toml"}}) {
+        const Outcome refused = run(wrong);
+        EXPECT_NE(refused.code, 0) << wrong.back();
+        EXPECT_THAT(refused.err, Not(IsEmpty())) << wrong.back();
+    }
 }
 
 TEST_F(Up, ANodeWithoutAnInvitationIsToldHowToGetOne) {

@@ -290,6 +290,17 @@ TEST(Links, AWrongNodeOrNobodyAtTheAddressIsSaid) {
     EXPECT_THAT(c.reasons, testing::Contains(HasSubstr("it has no port")));
 }
 
+TEST(Links, WhoTakesAConnectionAndSaysNothingIsSaid) {
+    asio::io_context loop;
+    const tcp::acceptor mute(loop, {asio::ip::address_v4::loopback(), 0});
+    LinkOptions options;
+    options.handshake_limit = std::chrono::milliseconds(50);
+    Site site(loop, Site::institution_key(), options);
+    site.links.dial(NodeId{}, to_text(mute.local_endpoint()));
+    ASSERT_TRUE(site.wait([&] { return !site.reasons.empty(); }));
+    EXPECT_THAT(site.reasons[0], HasSubstr("does not answer in time"));
+}
+
 // A node took the address of one that was lost: whoever looks for the lost one there does not disturb the link.
 TEST(Links, WhoLooksForAnotherWhereItsPeerListensKeepsItsLink) {
     Pair pair;

@@ -89,7 +89,13 @@ TEST_F(Fetch, NobodyIsThere) {
     options.limit = 500ms;
     EXPECT_THAT(error({dead_address}), HasSubstr("nobody told what is trained: localhost:1: cannot connect"));
     EXPECT_THAT(notes, HasSubstr("cannot ask localhost:1 what is trained: "));
+    EXPECT_EQ(std::ranges::count(notes, '\n'), 1) << notes;  // it is tried several times, and told once
     EXPECT_THAT(error({}), HasSubstr("no address"));
+}
+
+TEST_F(Fetch, WhatIsNoAddressIsNotTried) {
+    EXPECT_THAT(error({dead_address, "nonsense"}), HasSubstr("\"nonsense\" is no address"));
+    EXPECT_EQ(notes, "");
 }
 
 TEST_F(Fetch, ARefusalIsFinalAndTold) {

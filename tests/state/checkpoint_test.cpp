@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
@@ -148,11 +149,35 @@ TEST(CheckpointFolder, KeepsTheNewestAndTheBest) {
     for (const std::uint64_t step : {5ULL, 10ULL, 15ULL}) ASSERT_TRUE(example.save(checkpoints.path_of(step)));
     ASSERT_TRUE(checkpoints.mark_best(5));
     folder.write("step-000000000020.safetensors.tmp-99", "left by a crash");
+    folder.write("unstable.tmp-99", "left by another");
     EXPECT_THAT(*checkpoints.steps(), ElementsAre(5, 10, 15));
     ASSERT_TRUE(checkpoints.prune(2));
     EXPECT_THAT(*checkpoints.steps(), ElementsAre(10, 15));
     EXPECT_TRUE(open_checkpoint(checkpoints.best()));
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 3);
+}
+
+TEST(CheckpointFolder, WhatThisProcessIsWritingIsNotSweptAway) {
+    const TemporaryFolder folder;
+    const std::string own = "unstable.tmp-" + std::to_string(::getpid());
+    folder.write(own, "not whole yet");
+    ASSERT_TRUE(CheckpointFolder{folder.path()}.prune(1));
+    EXPECT_TRUE(std::filesystem::exists(folder / own));
+}
+
+TEST(CheckpointFolder, WhatIsPutAsideIsNoCheckpointAnyMoreAndStaysForAWhile) {
+    const TemporaryFolder folder;
+    const Example example;
+    const CheckpointFolder checkpoints{folder.path()};
+    for (const std::uint64_t step : {5ULL, 10ULL, 15ULL, 20ULL}) ASSERT_TRUE(example.save(checkpoints.path_of(step)));
+    EXPECT_THAT(*checkpoints.set_aside_after(20), ElementsAre());
+    EXPECT_THAT(*checkpoints.set_aside_after(10), ElementsAre(15, 20));
+    EXPECT_THAT(*checkpoints.steps(), ElementsAre(5, 10));
+    EXPECT_TRUE(open_checkpoint(folder / "aside-step-000000000015.safetensors"));
+    ASSERT_TRUE(checkpoints.prune(1));
+    EXPECT_THAT(*checkpoints.steps(), ElementsAre(10));
+    EXPECT_FALSE(std::filesystem::exists(folder / "aside-step-000000000015.safetensors"));
+    EXPECT_TRUE(open_checkpoint(folder / "aside-step-000000000020.safetensors"));
 }
 
 }  // namespace
