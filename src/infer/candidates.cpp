@@ -13,10 +13,14 @@ namespace {
 
 constexpr std::uint32_t all_of_them = ~std::uint32_t{0};
 
+void put_bytes(std::vector<std::byte>& bytes, const void* from, std::size_t count) {
+    const std::size_t size = bytes.size();
+    bytes.resize(size + count);
+    std::memcpy(bytes.data() + size, from, count);
+}
 template <class T>
 void put(std::vector<std::byte>& bytes, const T& value) {
-    const auto* from = reinterpret_cast<const std::byte*>(&value);
-    bytes.insert(bytes.end(), from, from + sizeof(T));
+    put_bytes(bytes, &value, sizeof(T));
 }
 
 class Reader {
@@ -68,8 +72,7 @@ std::vector<std::byte> tell_logits(const Extent& vocab, std::span<const float> l
         const bool numbers = std::none_of(ours.begin(), ours.end(), [](float logit) { return std::isnan(logit); });
         if (best[row] == 0 || best[row] >= count || !numbers) {
             put(told, all_of_them);
-            const std::span<const std::byte> bytes = std::as_bytes(ours);
-            told.insert(told.end(), bytes.begin(), bytes.end());
+            put_bytes(told, ours.data(), ours.size_bytes());
             continue;
         }
         put(told, static_cast<std::uint32_t>(best[row]));
