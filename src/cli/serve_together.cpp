@@ -88,9 +88,9 @@ std::vector<std::string> words_for(const ServeOptions& options, const fs::path& 
     };
     add("--threads", options.compute.threads > 0 ? std::to_string(options.compute.threads) : "");
     add("--context", options.compute.context > 0 ? std::to_string(options.compute.context) : "");
-    add("--memory", options.compute.memory);
-    add("--cache", options.compute.cache.string());
-    add("--cache-limit", options.compute.cache_limit);
+    add("--memory", options.compute.memory.budget);
+    add("--cache", options.compute.memory.cache.string());
+    add("--cache-limit", options.compute.memory.cache_limit);
     add("--institution", options.institution);
     return words;
 }
@@ -134,8 +134,8 @@ Result<void> serve_together(const ServeOptions& given) {
     tensor::MemberOptions member_options =
         options_of(options, how, options.address.empty() ? open.url : options.address);
     member_options.model = name_of(file);
-    if (!options.compute.memory.empty()) {
-        CHAOS_TRY(member_options.session.memory_bytes, parse_bytes(options.compute.memory, "--memory"));
+    if (const std::string& budget = options.compute.memory.budget; !budget.empty()) {
+        CHAOS_TRY(member_options.session.memory_bytes, parse_bytes(budget, "--memory"));
     }
     boost::asio::io_context loop{1};
     std::unique_ptr<serve::ModelGenerator> generator;
@@ -148,8 +148,6 @@ Result<void> serve_together(const ServeOptions& given) {
                   load_model(std::move(again),
                              {.threads = options.compute.threads,
                               .memory = options.compute.memory,
-                              .cache = options.compute.cache,
-                              .cache_limit = options.compute.cache_limit,
                               .kv_bytes = how.parallel * infer::KvCache::bytes(part, how.context, infer::KvType::f16),
                               .min_tokens = batch,
                               .logits = infer::Scheduler::min_batch(how.parallel),
