@@ -59,25 +59,23 @@ MessageTimes::MessageTimes(const TensorWires& wires, std::uint64_t bytes) : wire
     for (const std::uint64_t rate : wires.ingress) ingress_ns_.push_back(bounded(transfer_ns(bytes, rate)));
 }
 
-// One message on its way while the sender has so many to send and the receiver so many to receive.
-std::uint64_t MessageTimes::passage(std::uint32_t from, std::uint32_t to, std::uint64_t leave,
-                                    std::uint64_t come) const {
+std::uint64_t MessageTimes::passage(std::uint32_t from, std::uint32_t to) const {
     const std::size_t pair = wires_.pair(from, to);
-    return std::max({wire_ns_[pair], leave * egress_ns_[from], come * ingress_ns_[to]}) + wires_.delays[pair];
+    return std::max({wire_ns_[pair], egress_ns_[from], ingress_ns_[to]}) + wires_.delays[pair];
 }
 
 std::uint64_t MessageTimes::hop(std::uint32_t from, std::uint32_t to) const {
-    return wires_.message_ns[from] + passage(from, to, 1, 1) + wires_.message_ns[to];
+    return wires_.message_ns[from] + passage(from, to) + wires_.message_ns[to];
 }
 
 std::uint64_t MessageTimes::direct(std::span<const std::uint32_t> members) const {
     const std::uint64_t others = members.size() - 1;
     std::uint64_t longest = 0;
     for (const std::uint32_t from : members) {
+        longest = std::max(longest, 2 * others * wires_.message_ns[from]);
         for (const std::uint32_t to : members) {
             if (from == to) continue;
-            const std::uint64_t work = others * (wires_.message_ns[from] + wires_.message_ns[to]);
-            longest = std::max(longest, work + passage(from, to, others, others));
+            longest = std::max(longest, hop(from, to) + std::max(sending_ns(from, others), taking_ns(to, others)));
         }
     }
     return longest;
@@ -90,10 +88,10 @@ std::uint64_t MessageTimes::star(std::span<const std::uint32_t> members, std::ui
     std::uint64_t down = 0;
     for (const std::uint32_t other : members) {
         if (other == center) continue;
-        up = std::max(up, wires_.message_ns[other] + passage(other, center, 1, others));
-        down = std::max(down, passage(center, other, others, 1) + wires_.message_ns[other]);
+        up = std::max(up, hop(other, center));
+        down = std::max(down, hop(center, other));
     }
-    return up + 2 * others * wires_.message_ns[center] + down;
+    return up + std::max(taking_ns(center, others), sending_ns(center, others)) + down;
 }
 
 std::uint64_t MessageTimes::tree(std::span<const std::uint32_t> members, std::span<const std::uint32_t> parent) const {
@@ -115,21 +113,19 @@ std::uint64_t MessageTimes::tree(std::span<const std::uint32_t> members, std::sp
         }
     }
     CHAOS_ASSERT(placed == count);
-    const auto work = [&](std::uint32_t i) { return wires_.message_ns[members[i]]; };
     std::array<std::uint64_t, max_tensor_devices> up{};
     for (std::size_t at = count; at-- > 0;) {
         const std::uint32_t i = order[at];
-        up[i] += children[i] * work(i);  // of all children, after the last one's sum has come
         if (const std::uint32_t above = parent[i]; above != i)
-            up[above] = std::max(up[above], up[i] + work(i) + passage(members[i], members[above], 1, children[above]));
+            up[above] = std::max(up[above], up[i] + hop(members[i], members[above]));
     }
     std::array<std::uint64_t, max_tensor_devices> down{};
     std::uint64_t last = 0;
     for (const std::uint32_t i : std::span(order).first(count)) {
         const std::uint32_t above = parent[i];
-        down[i] = above == i ? up[i]
-                             : down[above] + children[above] * work(above) +
-                                   passage(members[above], members[i], children[above], 1) + work(i);
+        down[i] = above == i
+                      ? up[i]
+                      : down[above] + sending_ns(members[above], children[above]) + hop(members[above], members[i]);
         last = std::max(last, down[i]);
     }
     return last;

@@ -4,6 +4,7 @@
 
 #include "plan/tensor_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,8 +44,15 @@ public:
     [[nodiscard]] std::uint64_t hop(std::uint32_t from, std::uint32_t to) const;
 
 private:
-    [[nodiscard]] std::uint64_t passage(std::uint32_t from, std::uint32_t to, std::uint64_t leave,
-                                        std::uint64_t come) const;
+    // On its way alone, without the ends' work.
+    [[nodiscard]] std::uint64_t passage(std::uint32_t from, std::uint32_t to) const;
+    // From the first of so many messages that a device sends or takes to the last one.
+    [[nodiscard]] std::uint64_t sending_ns(std::uint32_t from, std::uint64_t messages) const {
+        return (messages - 1) * std::max(wires_.message_ns[from], egress_ns_[from]);
+    }
+    [[nodiscard]] std::uint64_t taking_ns(std::uint32_t to, std::uint64_t messages) const {
+        return (messages - 1) * std::max(wires_.message_ns[to], ingress_ns_[to]);
+    }
 
     const TensorWires& wires_;
     std::vector<std::uint64_t> wire_ns_;  // of each pair

@@ -268,8 +268,11 @@ void set_ranges(const TensorRequest& request, const TensorWires& wires, const Se
         share.memory_bytes = always + share.weight_bytes;
         if (share.weight_bytes > room) {
             CHAOS_ASSERT(room >= model.ring_bytes && device.disk_bytes_per_s > 0);
-            share.streamed_bytes = share.weight_bytes - (room - model.ring_bytes);
-            share.memory_bytes = device.memory_bytes;
+            share.streamed_bytes = streamed_bytes(model, share.weight_bytes, room);
+            share.ring_bytes = model.ring_bytes + ceil_div(share.streamed_bytes, model.layers + 1);
+            CHAOS_ASSERT(share.streamed_bytes <= share.weight_bytes);
+            share.memory_bytes = always + share.weight_bytes - share.streamed_bytes + share.ring_bytes;
+            CHAOS_ASSERT(share.memory_bytes <= device.memory_bytes);
         }
         const auto phase = [&](std::uint64_t bytes) {
             return device.phase_ns + transfer_ns(bytes, device.weight_bytes_per_s);

@@ -18,14 +18,21 @@
 //
 //   memory   = program + everywhere + keys and values of its KV heads + weights            where all of them fit,
 //              program + everywhere + keys and values of its KV heads + ring + pinned      where some are streamed
+//   ring     = ring_bytes + streamed bytes / (layers + 1)
 //
-// Exchanges, over m others, with c the message_ns of a device (its own work for each message sent or received), w the
-// bytes on a link or through a card (the slowest of link, egress of all that leave at once, ingress of all that come),
-// d the delay:
+// The ring has room for what a layer needs of the disk: it is read while others compute what this device has no part
+// in, and while sums travel. With a smaller one the disk would stand still then.
 //
-//   direct   everyone sends everything to everyone:  m c + w + d + m c                       one delay
+// Exchanges among m + 1 members. One message from i to j takes c(i) + p(i, j) + c(j): c is a device's own work for a
+// message (message_ns), p the delay and the slowest of link, i's egress e(i) and j's ingress n(j). Of several messages
+// one is worked on while another is on its way; where everybody sends to everybody, nobody sends to the same one first.
+//
+//   direct   everyone sends everything to everyone: the longest of any                       one delay
+//            c(i) + p(i, j) + c(j) + (m - 1) * max(c(i), e(i), n(j), c(j)), and 2 m c(j)
 //   scatter  everyone adds an n-th of the values for all: two direct exchanges of an n-th    two delays, few bytes
-//   star     a hub adds and answers:                 c + w + d + m c, then m c + w + d + c   two delays
+//   star     a hub h adds and answers: the longest c(i) + p(i, h) + c(h), the longest        two delays
+//            c(h) + p(h, j) + c(j), and (m - 1) * max(c(h), e(h), n(h)): whoever is answered
+//            last comes last with the next sum, so that nobody waits in both directions
 //   tree     the same over several levels, along links that exist
 //
 // The plan minimises the predicted time over who takes part, the exchange and all whole numbers of units. A device that
@@ -59,7 +66,7 @@ struct TensorModel {
     std::uint64_t width = 0;
     std::uint64_t cache_bytes = 0;       // keys and values of one KV head in one layer, of all sequences
     std::uint64_t everywhere_bytes = 0;  // on every device: norms, activations
-    std::uint64_t ring_bytes = 0;        // through which a device streams
+    std::uint64_t ring_bytes = 0;        // of a ring through which weights are streamed, at least
 };
 
 [[nodiscard]] std::uint64_t weight_bytes(const TensorModel& model);
@@ -109,6 +116,7 @@ struct TensorShare {
     UnitRange vocab;
     std::uint64_t weight_bytes = 0;
     std::uint64_t streamed_bytes = 0;  // of them, per token; the others are pinned
+    std::uint64_t ring_bytes = 0;      // where some are streamed
     std::uint64_t cache_bytes = 0;
     std::uint64_t memory_bytes = 0;  // in all
     std::uint64_t attention_ns = 0;  // per layer

@@ -8,6 +8,9 @@
 namespace chaos::plan {
 namespace {
 
+// For keys, values and weights: more than any model has.
+constexpr auto longest_room = static_cast<std::int64_t>(longest_ns);
+
 // Among so many members, times are found to the nanosecond.
 constexpr std::size_t precise_members = 6;
 
@@ -77,12 +80,17 @@ UnitRange kv_heads_of(const TensorModel& model, UnitRange heads) {
     return {first, (heads.first + heads.count - 1) / group - first + 1};
 }
 
+// The least s with  weights - s + ring_bytes + s / (layers + 1) <= room.
+std::uint64_t streamed_bytes(const TensorModel& model, std::uint64_t weights, std::uint64_t room) {
+    const u128 lacking = u128{weights} + model.ring_bytes - room;
+    return saturate((lacking * (model.layers + 1) + model.layers - 1) / model.layers);
+}
+
 TensorDivider::TensorDivider(const TensorModel& model, std::vector<const TensorDevice*> members)
-    : model_(model), head_units_(model.heads / model.head_unit) {
+    : model_(model), head_units_(model.heads / model.head_unit), rounds_(static_cast<std::int64_t>(model.layers) + 1) {
     for (const TensorDevice* device : members) {
         Member& member = members_.emplace_back();
         member.device = device;
-        // An unlimited memory has room for more than any model.
         const std::uint64_t always = saturating_add(device->program_bytes, model.everywhere_bytes);
         possible_ = possible_ && device->memory_bytes >= always;
         member.room = static_cast<std::int64_t>(std::min(device->memory_bytes - always, longest_ns));
@@ -98,11 +106,20 @@ TensorDivider::TensorDivider(const TensorModel& model, std::vector<const TensorD
     states_.resize(members_.size() + 1);
 }
 
+// So much more than its pinned weights a device can have, if it streams them within a time.
+std::int64_t TensorDivider::streamed_within(const TensorDevice& device, std::uint64_t ns) const {
+    const std::uint64_t bytes = std::min(mul_div(ns, device.disk_bytes_per_s, ns_per_s), longest_ns);
+    return static_cast<std::int64_t>(mul_div(bytes, model_.layers, model_.layers + 1));
+}
+
 std::int64_t TensorDivider::room_for_weights(const Member& member, std::uint64_t kv_heads) const {
     const std::int64_t left = member.room - static_cast<std::int64_t>(kv_heads * model_.layers * model_.cache_bytes);
     if (left < 0) return -1;
     const std::int64_t pinned = left - static_cast<std::int64_t>(model_.ring_bytes);
-    return pinned < 0 ? left : std::max(left, pinned + member.streamed);
+    if (pinned < 0) return left;
+    // At the most the ring takes all room (streamed_bytes is all weights then).
+    const std::int64_t all = pinned > longest_room / rounds_ ? longest_room : pinned * rounds_;
+    return std::max(left, std::min(pinned + member.streamed, all));
 }
 
 std::int64_t TensorDivider::room_beside(const Member& member, std::uint64_t from, std::uint64_t to) const {
@@ -120,8 +137,7 @@ bool TensorDivider::set_limits(const Thresholds& thresholds) {
         member.attention_bytes = bytes_within(device, thresholds.attention_ns);
         member.ffn = std::min(model_.ffn_units, bytes_within(device, thresholds.ffn_ns) / model_.ffn_unit_bytes);
         member.vocab = std::min(model_.vocab_units, bytes_within(device, thresholds.head_ns) / model_.vocab_unit_bytes);
-        member.streamed = static_cast<std::int64_t>(
-            std::min(mul_div(thresholds.disk_ns, device.disk_bytes_per_s, ns_per_s), longest_ns));
+        member.streamed = streamed_within(device, thresholds.disk_ns);
         const auto room = static_cast<std::uint64_t>(room_for_weights(member, 0));
         member.ffn = std::min(member.ffn, room / (model_.layers * model_.ffn_unit_bytes));
         member.vocab = std::min(member.vocab, room / model_.vocab_unit_bytes);

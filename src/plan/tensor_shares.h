@@ -32,6 +32,9 @@ struct Division {
 // KV heads that query heads [first, first + count) look at.
 [[nodiscard]] UnitRange kv_heads_of(const TensorModel& model, UnitRange heads);
 
+// What a device with `weights` must stream of them if they do not fit into the room beside everything else.
+[[nodiscard]] std::uint64_t streamed_bytes(const TensorModel& model, std::uint64_t weights, std::uint64_t room);
+
 class TensorDivider {
 public:
     // Members in ascending order of id. Both must outlive it.
@@ -52,7 +55,7 @@ private:
         std::uint64_t attention_bytes = 0;  // per layer
         std::uint64_t ffn = 0;
         std::uint64_t vocab = 0;
-        std::int64_t streamed = 0;
+        std::int64_t streamed = 0;  // less what the ring grows by
     };
     struct Thresholds {
         std::uint64_t disk_ns = 0;
@@ -61,6 +64,7 @@ private:
         std::uint64_t head_ns = 0;
     };
 
+    [[nodiscard]] std::int64_t streamed_within(const TensorDevice& device, std::uint64_t ns) const;
     // Bytes of weights that fit beside so many KV heads; negative: not even these do.
     [[nodiscard]] std::int64_t room_for_weights(const Member& member, std::uint64_t kv_heads) const;
     // What is left for FFN and vocabulary beside the head units [from, to); negative: those are too many.
@@ -93,6 +97,7 @@ private:
 
     const TensorModel& model_;
     std::uint64_t head_units_ = 0;
+    std::int64_t rounds_ = 0;                        // of a ring in a token, if all is streamed
     std::vector<std::uint32_t> first_kv_, last_kv_;  // that a head unit looks at
     std::vector<Member> members_;
     bool possible_ = true;  // every member has room for what everyone has

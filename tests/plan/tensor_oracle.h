@@ -64,8 +64,16 @@ public:
                 device.program_bytes + model.everywhere_bytes + model.layers * model.cache_bytes * kv_heads;
             if (always > device.memory_bytes) return unlimited;
             if (always + weights > device.memory_bytes) {
-                if (always + model.ring_bytes > device.memory_bytes || device.disk_bytes_per_s == 0) return unlimited;
-                const std::uint64_t streamed = weights - (device.memory_bytes - always - model.ring_bytes);
+                if (device.disk_bytes_per_s == 0) return unlimited;
+                // The fewest that leave room for their ring; the search begins a little below the fraction.
+                const auto memory = [&](std::uint64_t streamed) {
+                    return always + weights - streamed + model.ring_bytes +
+                           (streamed + model.layers) / (model.layers + 1);
+                };
+                const std::uint64_t lacking = always + weights + model.ring_bytes - device.memory_bytes;
+                std::uint64_t streamed = lacking + lacking / model.layers - std::min<std::uint64_t>(lacking, 3);
+                while (streamed <= weights && memory(streamed) > device.memory_bytes) ++streamed;
+                if (streamed > weights) return unlimited;
                 disk = std::max(disk, at_rate(streamed, device.disk_bytes_per_s));
             }
             const auto phase = [&](std::uint64_t bytes) {
@@ -108,25 +116,33 @@ private:
         return nullptr;
     }
 
-    // Where the sender sends so many messages at once and the receiver receives so many.
-    [[nodiscard]] std::uint64_t passage(std::size_t from, std::size_t to, std::uint64_t bytes, std::uint64_t leave,
-                                        std::uint64_t come) const {
+    [[nodiscard]] std::uint64_t egress_ns(std::size_t from, std::uint64_t bytes) const {
+        return at_rate(bytes, request_.devices[from].egress_bytes_per_s);
+    }
+    [[nodiscard]] std::uint64_t ingress_ns(std::size_t to, std::uint64_t bytes) const {
+        return at_rate(bytes, request_.devices[to].ingress_bytes_per_s);
+    }
+
+    // One message, with both ends' work.
+    [[nodiscard]] std::uint64_t hop(std::size_t from, std::size_t to, std::uint64_t bytes) const {
         const SyncLink& one = *link(from, to);
         const std::uint64_t rate = one.a == from ? one.a_to_b_bytes_per_s : one.b_to_a_bytes_per_s;
-        return std::max({at_rate(bytes, rate), leave * at_rate(bytes, request_.devices[from].egress_bytes_per_s),
-                         come * at_rate(bytes, request_.devices[to].ingress_bytes_per_s)}) +
-               one.delay_ns;
+        return request_.devices[from].message_ns +
+               std::max({at_rate(bytes, rate), egress_ns(from, bytes), ingress_ns(to, bytes)}) + one.delay_ns +
+               request_.devices[to].message_ns;
     }
 
     [[nodiscard]] std::uint64_t direct_ns(std::uint64_t bytes) const {
         const std::uint64_t others = members_.size() - 1;
         std::uint64_t longest = 0;
         for (const std::size_t a : members_) {
+            const std::uint64_t own = request_.devices[a].message_ns;
+            longest = std::max(longest, 2 * others * own);
             for (const std::size_t b : members_) {
                 if (a == b) continue;
-                longest =
-                    std::max(longest, others * request_.devices[a].message_ns + passage(a, b, bytes, others, others) +
-                                          others * request_.devices[b].message_ns);
+                longest = std::max(
+                    longest, hop(a, b, bytes) + (others - 1) * std::max({own, egress_ns(a, bytes), ingress_ns(b, bytes),
+                                                                         request_.devices[b].message_ns}));
             }
         }
         return longest;
@@ -136,13 +152,11 @@ private:
 
     [[nodiscard]] std::uint64_t up_ns(const Parents& parent, std::size_t at, std::uint64_t bytes) const {
         std::uint64_t last = 0;
-        const std::uint64_t children = children_of(parent, at);
         for (std::size_t child = 0; child < parent.size(); ++child) {
             if (child == at || parent[child] != at) continue;
-            last = std::max(last, up_ns(parent, child, bytes) + request_.devices[members_[child]].message_ns +
-                                      passage(members_[child], members_[at], bytes, 1, children));
+            last = std::max(last, up_ns(parent, child, bytes) + hop(members_[child], members_[at], bytes));
         }
-        return last + children * request_.devices[members_[at]].message_ns;
+        return last;
     }
 
     [[nodiscard]] std::uint64_t down_ns(const Parents& parent, std::size_t at, std::uint64_t bytes) const {
@@ -150,9 +164,10 @@ private:
         const std::uint64_t children = children_of(parent, at);
         for (std::size_t child = 0; child < parent.size(); ++child) {
             if (child == at || parent[child] != at) continue;
-            last = std::max(last, children * request_.devices[members_[at]].message_ns +
-                                      passage(members_[at], members_[child], bytes, children, 1) +
-                                      request_.devices[members_[child]].message_ns + down_ns(parent, child, bytes));
+            last = std::max(
+                last, (children - 1) * std::max({request_.devices[members_[at]].message_ns,
+                                                 egress_ns(members_[at], bytes), ingress_ns(members_[at], bytes)}) +
+                          hop(members_[at], members_[child], bytes) + down_ns(parent, child, bytes));
         }
         return last;
     }

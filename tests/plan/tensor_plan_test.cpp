@@ -67,7 +67,10 @@ void expect_sound(const TensorRequest& request, const TensorPlan& plan) {
         ASSERT_LE(share.streamed_bytes, share.weight_bytes);
         ASSERT_EQ(share.memory_bytes, request.devices[index].program_bytes + model.everywhere_bytes +
                                           share.cache_bytes + share.weight_bytes - share.streamed_bytes +
-                                          (share.streamed_bytes > 0 ? model.ring_bytes : 0));
+                                          share.ring_bytes);
+        if (share.streamed_bytes > 0) {
+            ASSERT_GE(share.ring_bytes, model.ring_bytes + share.streamed_bytes / (model.layers + 1));
+        }
         attention_ns = std::max(attention_ns, share.attention_ns);
         ffn_ns = std::max(ffn_ns, share.ffn_ns);
         head_ns = std::max(head_ns, share.head_ns);
