@@ -16,7 +16,7 @@ constexpr std::uint64_t longest_hop_ns = std::uint64_t{1} << 50;
 constexpr std::size_t every_tree_members = 4;
 // From this many members on, roots that lie far from the others are not tried.
 constexpr std::size_t every_root_members = 8;
-constexpr std::size_t tried_roots = 4;
+constexpr std::size_t tried_roots = 2;
 
 std::uint64_t bounded(std::uint64_t ns) {
     return std::min(ns, longest_hop_ns);
@@ -53,19 +53,17 @@ TensorWires read_wires(const TensorRequest& request) {
 }
 
 MessageTimes::MessageTimes(const TensorWires& wires, std::uint64_t bytes) : wires_(wires) {
-    wire_ns_.reserve(wires.rates.size());
-    for (const std::uint64_t rate : wires.rates) wire_ns_.push_back(bounded(transfer_ns(bytes, rate)));
     for (const std::uint64_t rate : wires.egress) egress_ns_.push_back(bounded(transfer_ns(bytes, rate)));
     for (const std::uint64_t rate : wires.ingress) ingress_ns_.push_back(bounded(transfer_ns(bytes, rate)));
-}
-
-std::uint64_t MessageTimes::passage(std::uint32_t from, std::uint32_t to) const {
-    const std::size_t pair = wires_.pair(from, to);
-    return std::max({wire_ns_[pair], egress_ns_[from], ingress_ns_[to]}) + wires_.delays[pair];
-}
-
-std::uint64_t MessageTimes::hop(std::uint32_t from, std::uint32_t to) const {
-    return wires_.message_ns[from] + passage(from, to) + wires_.message_ns[to];
+    hop_ns_.resize(wires.rates.size());
+    for (std::uint32_t from = 0; from < wires.devices; ++from) {
+        for (std::uint32_t to = 0; to < wires.devices; ++to) {
+            const std::size_t pair = wires.pair(from, to);
+            const std::uint64_t on_link = bounded(transfer_ns(bytes, wires.rates[pair]));
+            hop_ns_[pair] = wires.message_ns[from] + std::max({on_link, egress_ns_[from], ingress_ns_[to]}) +
+                            wires.delays[pair] + wires.message_ns[to];
+        }
+    }
 }
 
 std::uint64_t MessageTimes::direct(std::span<const std::uint32_t> members) const {
@@ -123,9 +121,13 @@ std::uint64_t MessageTimes::tree(std::span<const std::uint32_t> members, std::sp
     std::uint64_t last = 0;
     for (const std::uint32_t i : std::span(order).first(count)) {
         const std::uint32_t above = parent[i];
-        down[i] = above == i
-                      ? up[i]
-                      : down[above] + sending_ns(members[above], children[above]) + hop(members[above], members[i]);
+        if (above == i) {
+            down[i] = up[i];
+        } else {
+            const std::uint32_t from = members[above];
+            const std::uint64_t apart = std::max(taking_ns(from, children[above]), sending_ns(from, children[above]));
+            down[i] = down[above] + apart + hop(from, members[i]);
+        }
         last = std::max(last, down[i]);
     }
     return last;

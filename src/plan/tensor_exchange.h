@@ -41,11 +41,11 @@ public:
     [[nodiscard]] std::uint64_t tree(std::span<const std::uint32_t> members,
                                      std::span<const std::uint32_t> parent) const;
     // One message with nothing beside it, with both ends' work.
-    [[nodiscard]] std::uint64_t hop(std::uint32_t from, std::uint32_t to) const;
+    [[nodiscard]] std::uint64_t hop(std::uint32_t from, std::uint32_t to) const {
+        return hop_ns_[wires_.pair(from, to)];
+    }
 
 private:
-    // On its way alone, without the ends' work.
-    [[nodiscard]] std::uint64_t passage(std::uint32_t from, std::uint32_t to) const;
     // From the first of so many messages that a device sends or takes to the last one.
     [[nodiscard]] std::uint64_t sending_ns(std::uint32_t from, std::uint64_t messages) const {
         return (messages - 1) * std::max(wires_.message_ns[from], egress_ns_[from]);
@@ -55,7 +55,7 @@ private:
     }
 
     const TensorWires& wires_;
-    std::vector<std::uint64_t> wire_ns_;  // of each pair
+    std::vector<std::uint64_t> hop_ns_;  // of each pair
     std::vector<std::uint64_t> egress_ns_, ingress_ns_;
 };
 

@@ -22,7 +22,7 @@ constexpr std::uint64_t planner_version = 1;
 constexpr std::size_t every_set_devices = 6;
 
 // Steps of the search in all, and for one set of devices (tensor_shares.h).
-constexpr std::uint64_t most_work = 1'000'000;
+constexpr std::uint64_t most_work = 700'000;
 constexpr std::uint64_t most_work_per_set = most_work / 4;
 
 constexpr std::uint64_t max_bytes = std::uint64_t{1} << 50;

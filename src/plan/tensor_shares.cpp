@@ -87,7 +87,10 @@ std::uint64_t streamed_bytes(const TensorModel& model, std::uint64_t weights, st
 }
 
 TensorDivider::TensorDivider(const TensorModel& model, std::vector<const TensorDevice*> members)
-    : model_(model), head_units_(model.heads / model.head_unit), rounds_(static_cast<std::int64_t>(model.layers) + 1) {
+    : model_(model),
+      head_units_(model.heads / model.head_unit),
+      rounds_(static_cast<std::int64_t>(model.layers) + 1),
+      most_pinned_(longest_room / rounds_) {
     for (const TensorDevice* device : members) {
         Member& member = members_.emplace_back();
         member.device = device;
@@ -118,7 +121,7 @@ std::int64_t TensorDivider::room_for_weights(const Member& member, std::uint64_t
     const std::int64_t pinned = left - static_cast<std::int64_t>(model_.ring_bytes);
     if (pinned < 0) return left;
     // At the most the ring takes all room (streamed_bytes is all weights then).
-    const std::int64_t all = pinned > longest_room / rounds_ ? longest_room : pinned * rounds_;
+    const std::int64_t all = pinned > most_pinned_ ? longest_room : pinned * rounds_;
     return std::max(left, std::min(pinned + member.streamed, all));
 }
 

@@ -98,6 +98,7 @@ private:
     const TensorModel& model_;
     std::uint64_t head_units_ = 0;
     std::int64_t rounds_ = 0;                        // of a ring in a token, if all is streamed
+    std::int64_t most_pinned_ = 0;                   // with which that many rounds do not leave the range of numbers
     std::vector<std::uint32_t> first_kv_, last_kv_;  // that a head unit looks at
     std::vector<Member> members_;
     bool possible_ = true;  // every member has room for what everyone has
