@@ -169,6 +169,45 @@ void add_serve(CLI::App& program, Job& job) {
     command->callback([&job, options] { job = [options] { return cli::serve(*options); }; });
 }
 
+void add_plan(CLI::App& program, Job& job) {
+    auto options = std::make_shared<cli::PlanOptions>();
+    CLI::App* command = program.add_subcommand("plan", "Tell how devices would serve a model together, and how fast");
+    command->add_option("--serve", options->model, "The model; a folder with config.json is enough, with --type")
+        ->required()
+        ->type_name("MODEL");
+    command->add_option("--devices", options->devices, "The devices, which need not exist, and their links")
+        ->required()
+        ->type_name("DEVICES.toml");
+    command->add_option("--context", options->context, "Tokens of a conversation (default: the model's, at most 8192)")
+        ->type_name("N");
+    command->add_option("--parallel", options->parallel, "Requests computed at once (default: 4)")
+        ->check(CLI::Range(1, 128))
+        ->type_name("N");
+    command->add_option("--type", options->type, "As if weights were kept as q4_0, q8_0, f16, bf16 or f32")
+        ->type_name("TYPE");
+    command
+        ->add_option("--exchange", options->exchanges,
+                     "Only these ways to add up: direct, scatter, star, tree (default: direct,star,tree)")
+        ->delimiter(',')
+        ->type_name("NAMES");
+    command->add_flag("--json", options->json, "Print a JSON object");
+    command->footer(
+        "Shows what each device would have of the model, its memory, the exchange and why, and the time per token: as\n"
+        "predicted, and as a simulation of some tokens has it. docs/serving.md says what the file may contain.\n\n"
+        "Example, with devices.toml:\n"
+        "  [devices.pi]\n"
+        "  count = 8\n"
+        "  memory = \"4GB\"\n"
+        "  speed = \"8GB/s\"\n"
+        "  disk = \"0.4GB/s\"\n"
+        "  network = \"1Gb/s\"\n"
+        "  [links]\n"
+        "  rate = \"1Gb/s\"\n"
+        "  delay = \"0.2ms\"\n\n"
+        "  chaos plan --serve llama-70b --type q4_0 --devices devices.toml --context 2048 --parallel 1\n");
+    command->callback([&job, options] { job = [options] { return cli::plan_serving(*options); }; });
+}
+
 void add_chat(CLI::App& program, Job& job) {
     auto options = std::make_shared<cli::ChatOptions>();
     CLI::App* command = program.add_subcommand("chat", "Talk to a model");
@@ -195,6 +234,7 @@ void add_model_commands(CLI::App& program, Job& job) {
     add_eval(program, job);
     add_quantize(program, job);
     add_serve(program, job);
+    add_plan(program, job);
     add_chat(program, job);
 }
 

@@ -229,6 +229,18 @@ struct ServeOptions {
 // Answers over HTTP until a signal ends it.
 [[nodiscard]] Result<void> serve(const ServeOptions& options);
 
+struct PlanOptions {
+    std::filesystem::path model;         // weights need not be there: config.json is enough, with a type
+    std::filesystem::path devices;       // devices_file.h
+    std::size_t context = 0;             // tokens of a conversation; 0: the model's, but no more than 8192
+    std::size_t parallel = 4;            // conversations at once
+    std::string type;                    // how weights would be kept; empty: as they are
+    std::vector<std::string> exchanges;  // those to choose from; none: what `serve` can do
+    bool json = false;
+};
+// How devices would serve a model together: what each would have, how long a token would take.
+[[nodiscard]] Result<void> plan_serving(const PlanOptions& options);
+
 struct ChatOptions {
     std::filesystem::path model;
     std::string system;  // instructions
