@@ -18,6 +18,7 @@ constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t max_image_bytes = std::uint64_t{1} << 44;
 constexpr std::uint64_t least_unit_bytes = 1024;
 constexpr std::uint64_t most_unit_bytes = 4 << 20;
+constexpr std::uint64_t usual_units = max_units / 2;
 
 std::uint64_t rounded_up(std::uint64_t value, std::uint64_t to) {
     return (value + to - 1) / to * to;
@@ -256,6 +257,12 @@ void gather(const StoredTensor& own, const StoredTensor& wanted, std::uint64_t f
 }
 
 }  // namespace
+
+std::uint64_t unit_bytes_for(std::uint64_t model_bytes) {
+    std::uint64_t bytes = default_unit_bytes;
+    while (bytes < most_unit_bytes && model_bytes / bytes > usual_units) bytes *= 2;
+    return bytes;
+}
 
 std::span<const char* const> text_file_names() {
     return text_names;

@@ -36,9 +36,10 @@
 namespace chaos::infer {
 
 // Small enough that little is asked for again when one is lost, and that a slice's edges cost little; large enough that
-// the hashes of 100 GB are 13 MB.
+// the hashes of 100 GB are 13 MB. Of models beyond that, units are larger.
 inline constexpr std::uint64_t default_unit_bytes = 256 << 10;
-inline constexpr std::size_t max_units = 1 << 22;
+inline constexpr std::size_t max_units = 1 << 20;
+[[nodiscard]] std::uint64_t unit_bytes_for(std::uint64_t model_bytes);
 inline constexpr std::uint64_t max_text_bytes = 64 << 20;  // of all texts
 
 // A file that says how to read and write text.
@@ -114,7 +115,8 @@ public:
 class FileUnits final : public UnitSource {
 public:
     // Must not outlive the file, or what that is moved into.
-    static Result<FileUnits> open(const ModelFile& file, std::uint64_t unit_bytes = default_unit_bytes);
+    static Result<FileUnits> open(const ModelFile& file) { return open(file, unit_bytes_for(file.bytes())); }
+    static Result<FileUnits> open(const ModelFile& file, std::uint64_t unit_bytes);
 
     [[nodiscard]] const Layout& layout() const override { return layout_; }
     [[nodiscard]] bool has(std::size_t unit) const override { return unit < layout_.units.size(); }
