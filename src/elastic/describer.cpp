@@ -24,7 +24,7 @@ Describer::~Describer() {
     *alive_ = false;
 }
 
-void Describer::connect(net::Links& links, Transfers& transfers) {
+void Describer::connect(net::Links& links, net::Transfers& transfers) {
     links_ = &links;
     transfers_ = &transfers;
 }

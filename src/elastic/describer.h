@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "base/result.h"
-#include "elastic/transfers.h"
+#include "net/transfers.h"
 #include "run/run.h"
 
 #include "proto/elastic.pb.h"
@@ -19,6 +19,8 @@
 #include <string>
 
 namespace chaos::elastic {
+
+using cluster::NodeId;
 
 inline constexpr std::size_t max_description_bytes = 64 << 20;
 
@@ -31,7 +33,7 @@ public:
     Describer& operator=(const Describer&) = delete;
 
     // Once, before anybody asks.
-    void connect(net::Links& links, Transfers& transfers);
+    void connect(net::Links& links, net::Transfers& transfers);
 
     // One after the other for each node: as long as much is on its way to it, the last ask waits.
     void received(NodeId from, const wire::RunAsk& ask);
@@ -46,7 +48,7 @@ private:
     std::string refusal_;
     Digest hash_{};
     net::Links* links_ = nullptr;
-    Transfers* transfers_ = nullptr;
+    net::Transfers* transfers_ = nullptr;
     std::map<NodeId, std::shared_ptr<std::size_t>> given_bytes_;  // on their way
     std::map<NodeId, std::uint64_t> waiting_;                     // transfers
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -132,7 +132,7 @@ private:
         bool answered = false;
         StateLabel label;  // as answered: what the shards are, or what the part applies to
         state::StepRecord record;
-        std::optional<Transfers::Arrived> content;
+        std::optional<net::Transfers::Arrived> content;
     };
     struct Part {  // of a result, here and not applied to everything yet
         state::ShardSpan span;
@@ -140,7 +140,7 @@ private:
         cluster::Name before{};
         cluster::Name after{};
         state::StepRecord record;
-        Transfers::Arrived content;
+        net::Transfers::Arrived content;
     };
     struct Root {
         NodeId donor;

@@ -138,7 +138,7 @@ ShardSpan Joiner::duplicate_for(const DonorState& donor) {
 // The transfer by which it is to come.
 std::uint64_t Joiner::expect(std::uint64_t bytes, Fetch fetch) {
     auto number = std::make_shared<std::uint64_t>(0);
-    *number = steps_.transfers().expect(fetch.donor, bytes, [this, number](const Transfers::Arrived& arrived) {
+    *number = steps_.transfers().expect(fetch.donor, bytes, [this, number](const net::Transfers::Arrived& arrived) {
         fetches_.at(*number).content = arrived;
         complete(*number);
     });

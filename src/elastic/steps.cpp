@@ -318,7 +318,7 @@ void Steps::ask_next() {
     taking.answered = taking.useless = false;
     taking.bytes.reset();
     taking.transfer =
-        transfers_.expect(holder, taking.schedule->result_bytes, [this](const Transfers::Arrived& arrived) {
+        transfers_.expect(holder, taking.schedule->result_bytes, [this](const net::Transfers::Arrived& arrived) {
             taking_->bytes = arrived;
             advance();
         });

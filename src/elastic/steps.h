@@ -19,10 +19,10 @@
 #include "elastic/compute_thread.h"
 #include "elastic/gradient_plan.h"
 #include "elastic/learner.h"
-#include "elastic/transfers.h"
 #include "elastic/work.h"
 #include "live/member.h"
 #include "net/limited_lines.h"
+#include "net/transfers.h"
 
 #include <functional>
 #include <map>
@@ -32,6 +32,8 @@
 #include <vector>
 
 namespace chaos::elastic {
+
+using cluster::NodeId;
 
 // A result that was applied to the state.
 struct AppliedStep {
@@ -91,7 +93,7 @@ public:
     // As long as it does not change (compute_thread.h).
     [[nodiscard]] StateLabel label() const;
     // Large things of others travel here too.
-    [[nodiscard]] Transfers& transfers() { return transfers_; }
+    [[nodiscard]] net::Transfers& transfers() { return transfers_; }
 
     Place place_for(NodeId from, const net::BulkHead& head) override;
     void arrived(NodeId from, const net::BulkHead& head) override;
@@ -135,7 +137,7 @@ private:
         bool answered = false;
         cluster::Name lineage{};  // as answered: of the state that it applies to
         bool useless = false;     // the answer does not fit
-        std::optional<Transfers::Arrived> bytes;
+        std::optional<net::Transfers::Arrived> bytes;
         ViewPtr view;  // under which it came about
         SchedulePtr schedule;
     };
@@ -174,7 +176,7 @@ private:
     live::Member* member_ = nullptr;
     collective::LiveTransport transport_;
     collective::Engine engine_;
-    Transfers transfers_;
+    net::Transfers transfers_;
     std::uint64_t committed_ = 0;
     cluster::Name lineage_{};  // of the state, with everything applied that was
     std::optional<Order> order_;

@@ -272,6 +272,33 @@ std::string part_ending(std::int64_t part, std::int64_t count) {
     return ending.data();
 }
 
+std::string header_of(const GgufMetadata& metadata, std::span<const GgufOutput> tensors) {
+    std::string header(magic.begin(), magic.end());
+    put(header, std::uint32_t{3});
+    put(header, std::uint64_t{tensors.size()});
+    put(header, std::uint64_t{metadata.size()});
+    // llama.cpp's tools show the metadata in the file's order; the architecture comes first.
+    const auto put_entry = [&](const std::string& key, const GgufValue& value) {
+        put_text(header, key);
+        put_value(header, value);
+    };
+    const auto architecture = metadata.find("general.architecture");
+    if (architecture != metadata.end()) put_entry(architecture->first, architecture->second);
+    for (const auto& [key, value] : metadata)
+        if (key != "general.architecture") put_entry(key, value);
+    std::uint64_t offset = 0;
+    for (const GgufOutput& tensor : tensors) {
+        put_text(header, tensor.name);
+        put(header, static_cast<std::uint32_t>(tensor.extents.size()));
+        for (const std::uint64_t extent : tensor.extents) put(header, extent);
+        put(header, blocks_of(tensor.type).gguf_type);
+        put(header, offset);
+        offset = aligned(offset + bytes_of(tensor), default_alignment);
+    }
+    header.append(aligned(header.size(), default_alignment) - header.size(), '\0');
+    return header;
+}
+
 }  // namespace
 
 bool Gguf::is_one(const std::filesystem::path& path) {
@@ -411,32 +438,13 @@ Result<std::optional<std::string>> Gguf::text(std::string_view key) const {
     return value<std::string>(key, "a text");
 }
 
+std::string gguf_without_tensors(const GgufMetadata& metadata) {
+    return header_of(metadata, {});
+}
+
 Result<void> write_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
                         std::span<const GgufOutput> tensors) {
-    std::string header(magic.begin(), magic.end());
-    put(header, std::uint32_t{3});
-    put(header, std::uint64_t{tensors.size()});
-    put(header, std::uint64_t{metadata.size()});
-    // llama.cpp's tools show the metadata in the file's order; the architecture comes first.
-    const auto put_entry = [&](const std::string& key, const GgufValue& value) {
-        put_text(header, key);
-        put_value(header, value);
-    };
-    const auto architecture = metadata.find("general.architecture");
-    if (architecture != metadata.end()) put_entry(architecture->first, architecture->second);
-    for (const auto& [key, value] : metadata)
-        if (key != "general.architecture") put_entry(key, value);
-    std::uint64_t offset = 0;
-    for (const GgufOutput& tensor : tensors) {
-        put_text(header, tensor.name);
-        put(header, static_cast<std::uint32_t>(tensor.extents.size()));
-        for (const std::uint64_t extent : tensor.extents) put(header, extent);
-        put(header, blocks_of(tensor.type).gguf_type);
-        put(header, offset);
-        offset = aligned(offset + bytes_of(tensor), default_alignment);
-    }
-    header.append(aligned(header.size(), default_alignment) - header.size(), '\0');
-
+    const std::string header = header_of(metadata, tensors);
     return write_file_atomically(path, [&](const Sink& sink) -> Result<void> {
         CHAOS_CHECK(sink(std::as_bytes(std::span(header))));
         for (const GgufOutput& tensor : tensors) {

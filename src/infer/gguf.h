@@ -104,6 +104,9 @@ struct GgufOutput {
     std::function<Result<void>(const Sink&)> write;
 };
 
+// The content of a file that has metadata and nothing else.
+[[nodiscard]] std::string gguf_without_tensors(const GgufMetadata& metadata);
+
 // Writes a whole file of version 3 atomically.
 [[nodiscard]] Result<void> write_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
                                       std::span<const GgufOutput> tensors);

@@ -1,6 +1,5 @@
 #include "infer/model_file.h"
 
-#include "base/file.h"
 #include "base/words.h"
 
 #include <algorithm>
@@ -64,10 +63,22 @@ std::uint64_t paired_row(std::uint64_t row, std::uint64_t head_width) {
 }
 
 std::span<const std::byte> stored_row(const StoredTensor& tensor, std::uint64_t row) {
+    CHAOS_ASSERT(tensor.block_columns == 0);
+    return stored_row(tensor, row, {0, tensor.columns});
+}
+
+ColumnBlock column_block(const StoredTensor& tensor, std::uint64_t column) {
+    CHAOS_ASSERT(column < tensor.columns);
+    if (tensor.block_columns == 0) return {0, tensor.columns};
+    const std::uint64_t first = column / tensor.block_columns * tensor.block_columns;
+    return {first, std::min(tensor.block_columns, tensor.columns - first)};
+}
+
+std::span<const std::byte> stored_row(const StoredTensor& tensor, std::uint64_t row, const ColumnBlock& block) {
     CHAOS_ASSERT(row < tensor.rows);
-    const std::uint64_t bytes = row_bytes(tensor.type, tensor.columns);
+    const std::uint64_t bytes = row_bytes(tensor.type, block.columns);
     const std::uint64_t at = tensor.paired_head == 0 ? row : paired_row(row, tensor.paired_head);
-    return tensor.bytes.subspan(at * bytes, bytes);
+    return tensor.bytes.subspan(tensor.rows * row_bytes(tensor.type, block.first) + at * bytes, bytes);
 }
 
 std::vector<float> stored_vector(const StoredTensor& tensor) {
@@ -133,6 +144,18 @@ Result<ModelFile> ModelFile::open(const std::filesystem::path& path) {
         return Error{path.string() + " is no model: a folder with config.json or a GGUF file is one"};
     }
     CHAOS_CHECK(file.open_gguf());
+    return file;
+}
+
+ModelFile ModelFile::of_image(Placed placed) {
+    ModelFile file;
+    file.path_ = std::move(placed.path);
+    file.weight_paths_ = {std::move(placed.image_path)};
+    file.config_ = std::move(placed.config);
+    file.tensors_ = std::move(placed.tensors);
+    file.gguf_ = std::move(placed.text);
+    file.image_ = std::move(placed.image);
+    file.identity_ = placed.identity;
     return file;
 }
 

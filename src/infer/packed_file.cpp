@@ -41,7 +41,10 @@ void add_value(Sha256& hash, const T& value) {
 Result<Digest> identity_of(const ModelFile& file, std::span<const PackedTensor> tensors) {
     Sha256 hash;
     add_value(hash, packed_file_version);
+    // An image's file changes as units come and go, its weights do not.
+    if (file.identity()) hash.add(std::as_bytes(std::span(*file.identity())));
     for (const std::filesystem::path& path : file.weight_paths()) {
+        if (file.identity()) break;
         struct stat info{};
         if (::stat(path.c_str(), &info) != 0)
             return Error{"cannot read " + path.string() + ": " + std::strerror(errno)};
@@ -56,6 +59,7 @@ Result<Digest> identity_of(const ModelFile& file, std::span<const PackedTensor> 
              {static_cast<std::uint64_t>(stored.type), stored.rows, stored.columns, stored.paired_head,
               tensor.first_row, tensor.first_column, tensor.shape.rows, tensor.shape.columns})
             add_value(hash, number);
+        if (file.identity()) continue;
         hash.add(stored.bytes.first(std::min<std::size_t>(stored.bytes.size(), 4096)));
         release_mapped(stored.bytes);
     }

@@ -4,8 +4,9 @@
 //   <folder>/<identity>.packed         header: 4096 bytes | panels of all tensors, one behind the other | zeros to 4096
 //
 // The identity is a hash of what tells models apart without reading them whole: size and time of modification of every
-// file of weights, type and shape of every tensor, what is packed of it, and its first 4096 bytes. Who changes weights
-// behind a file's back, its time included, must delete the packed file. Its header is checked when it is opened, and so
+// file of weights, type and shape of every tensor, what is packed of it, and its first 4096 bytes; an image (image.h)
+// has an identity of its own instead of sizes, times and bytes. Who changes weights behind a file's back, its time
+// included, must delete the packed file. Its header is checked when it is opened, and so
 // is its size; its weights are believed, because the name appears only when all of them are on disk. A file that is cut
 // or otherwise wrong is made anew.
 //

@@ -33,34 +33,64 @@ bool is_kept(StoredType type) {
     return type == StoredType::q8_0 || format_of(type) != Format::q8_0;
 }
 
+// Columns of a slice that lie together in the file.
+struct Columns {
+    ColumnBlock block;
+    std::uint64_t first = 0;  // of the slice's that are in the block
+    std::uint64_t count = 0;
+};
+
 // One panel's rows in another format than the file's; false where a value is not finite, which has no rounding.
-bool recode_panel(const StoredTensor& stored, const PackedTensor& tensor, std::uint64_t first, std::uint64_t count,
+bool recode_panel(const StoredTensor& stored, const Columns& columns, std::uint64_t first, std::uint64_t count,
                   std::byte* panel) {
-    std::vector<float> values(stored.columns);
-    const std::uint64_t columns = tensor.shape.columns;
-    const std::uint64_t bytes = row_bytes(StoredType::q8_0, columns);
+    std::vector<float> values(columns.block.columns);
+    const std::uint64_t bytes = row_bytes(StoredType::q8_0, columns.count);
     std::vector<std::byte> recoded(count * bytes);
     std::array<const std::byte*, panel_rows> rows{};
     for (std::uint64_t i = 0; i < count; ++i) {
-        decode_row(stored.type, stored_row(stored, first + i), values);
-        const std::span<const float> ours = std::span(values).subspan(tensor.first_column, columns);
+        decode_row(stored.type, stored_row(stored, first + i, columns.block), values);
+        const std::span<const float> ours =
+            std::span(values).subspan(columns.first - columns.block.first, columns.count);
         if (!std::all_of(ours.begin(), ours.end(), [](float value) { return std::isfinite(value); })) return false;
         encode_row(StoredType::q8_0, ours, std::span(recoded).subspan(i * bytes, bytes));
         rows[i] = recoded.data() + i * bytes;
     }
-    pack_panel(Format::q8_0, columns, std::span(rows).first(count), panel);
+    pack_panel(Format::q8_0, columns.count, std::span(rows).first(count), panel);
     return true;
 }
 
+void copy_panel(const StoredTensor& stored, const Columns& columns, std::uint64_t first, std::uint64_t count,
+                Format format, std::byte* panel) {
+    const std::uint64_t skipped = row_bytes(stored.type, columns.first - columns.block.first);
+    std::array<const std::byte*, panel_rows> rows{};
+    for (std::uint64_t i = 0; i < count; ++i) rows[i] = stored_row(stored, first + i, columns.block).data() + skipped;
+    pack_panel(format, columns.count, std::span(rows).first(count), panel);
+}
+
+// A panel's columns follow each other, so blocks of columns can be packed one by one.
 bool pack_one(const StoredTensor& stored, const PackedTensor& tensor, std::size_t panel, std::byte* to) {
     const std::uint64_t first = tensor.first_row + panel * panel_rows;
     const std::uint64_t count = std::min<std::uint64_t>(panel_rows, tensor.shape.rows - panel * panel_rows);
-    if (!is_kept(stored.type)) return recode_panel(stored, tensor, first, count, to);
-    const std::uint64_t skipped = tensor.first_column == 0 ? 0 : row_bytes(stored.type, tensor.first_column);
-    std::array<const std::byte*, panel_rows> rows{};
-    for (std::uint64_t i = 0; i < count; ++i) rows[i] = stored_row(stored, first + i).data() + skipped;
-    pack_panel(tensor.shape.format, tensor.shape.columns, std::span(rows).first(count), to);
+    const std::uint64_t end = tensor.first_column + tensor.shape.columns;
+    for (std::uint64_t column = tensor.first_column; column < end;) {
+        Columns columns{.block = column_block(stored, column), .first = column, .count = 0};
+        columns.count = std::min(end, columns.block.first + columns.block.columns) - column;
+        if (is_kept(stored.type)) {
+            copy_panel(stored, columns, first, count, tensor.shape.format, to);
+        } else if (!recode_panel(stored, columns, first, count, to)) {
+            return false;
+        }
+        to += panel_bytes(tensor.shape.format, columns.count);
+        column += columns.count;
+    }
     return true;
+}
+
+// Rows that were packed are not needed any more.
+void release_rows(const StoredTensor& stored, const PackedTensor& tensor, std::uint64_t first, std::uint64_t count) {
+    if (stored.block_columns != 0) return release_mapped(stored.bytes);  // neighbours share pages: all or nothing
+    const std::uint64_t row = row_bytes(stored.type, stored.columns);
+    release_mapped(stored.bytes.subspan((tensor.first_row + first) * row, count * row));
 }
 
 Extent times(const Extent& extent, std::int64_t factor) {
@@ -132,10 +162,8 @@ Result<void> pack_panels(const ModelFile& file, const PackedTensor& tensor, std:
         if (!pack_one(stored, tensor, first + i, to + i * bytes)) finite = false;
     });
     if (!finite) return Error{file.path().string() + ": tensor " + tensor.name + " holds values that are not finite"};
-    const std::uint64_t row = row_bytes(stored.type, stored.columns);
     const std::uint64_t begin = first * panel_rows;
-    const std::uint64_t rows = std::min<std::uint64_t>(count * panel_rows, tensor.shape.rows - begin);
-    release_mapped(stored.bytes.subspan((tensor.first_row + begin) * row, rows * row));
+    release_rows(stored, tensor, begin, std::min<std::uint64_t>(count * panel_rows, tensor.shape.rows - begin));
     return {};
 }
 

@@ -227,6 +227,8 @@ Result<double> Link::handle(std::span<const std::byte> frame) {
             wire::Control answer;
             answer.mutable_pong()->set_number(message.ping().number());
             send(answer);
+            // Where little comes, it is confirmed at last: the other end keeps it until then.
+            for (std::uint32_t number = 0; number < places.size(); ++number) confirm_arrived(number);
             return all;
         }
         case wire::Control::kPong:
@@ -608,7 +610,13 @@ void Link::bulk_arrived(std::uint32_t number, std::size_t bytes) {
     BulkPlace& place = *places[number];
     ++place.received;
     place.received_bytes += bytes;
-    if (place.received - place.told < frames_until_told && place.received_bytes < bytes_until_told) return;
+    if (place.received - place.told >= frames_until_told || place.received_bytes >= bytes_until_told)
+        confirm_arrived(number);
+}
+
+void Link::confirm_arrived(std::uint32_t number) {
+    BulkPlace& place = *places[number];
+    if (place.received == place.told) return;
     place.told = place.received;
     place.received_bytes = 0;
     wire::Control message;

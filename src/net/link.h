@@ -125,6 +125,7 @@ struct Link : std::enable_shared_from_this<Link> {
     awaitable<Result<void>> take_payload(BulkPlace& at, Stream& stream, const BulkHead& head);
     Result<double> handle(std::span<const std::byte> frame);
     void bulk_arrived(std::uint32_t place, std::size_t bytes);
+    void confirm_arrived(std::uint32_t place);
 };
 
 // Ends what is awaited on a stream when it takes too long.

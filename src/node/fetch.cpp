@@ -3,7 +3,7 @@
 #include "base/words.h"
 #include "cluster/member.h"
 #include "elastic/describer.h"
-#include "elastic/transfers.h"
+#include "net/transfers.h"
 #include "elastic/work.h"
 #include "net/address.h"
 #include "net/admission.h"
@@ -21,7 +21,7 @@ namespace {
 
 namespace wire = elastic::wire;
 using elastic::NodeId;
-using elastic::Transfers;
+using net::Transfers;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds first_pause{200};

@@ -90,7 +90,7 @@ public:
     int heartbeats = 0;
     int closed = 0;
     int asked = 0;
-    elastic::Transfers transfers;
+    net::Transfers transfers;
     elastic::Describer describer;
     net::Links links;
 };

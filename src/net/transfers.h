@@ -1,5 +1,5 @@
-// Large things from one member to another: results, and later shards of the state. They travel as bulk frames, cut into
-// pieces over all connections that serve their kind:
+// Large things from one node to another: results, shards of a state, units of a model. They travel as bulk frames, cut
+// into pieces over all connections that serve their kind:
 //
 //   first: the transfer's number | second: the piece's first byte | third: bytes in all
 //
@@ -14,11 +14,9 @@
 #include <memory>
 #include <span>
 
-namespace chaos::elastic {
+namespace chaos::net {
 
-using cluster::NodeId;
-
-class Transfers final : public net::BulkReceiver {
+class Transfers final : public BulkReceiver {
 public:
     struct Arrived {
         std::shared_ptr<std::byte[]> bytes;
@@ -26,7 +24,7 @@ public:
     };
 
     // To be called once, before anything else.
-    void connect(net::Links& links) { links_ = &links; }
+    void connect(Links& links) { links_ = &links; }
 
     // Something of at most `max_bytes` is to come from there; `done` is called once it is whole. Its number.
     [[nodiscard]] std::uint64_t expect(NodeId from, std::size_t max_bytes, std::function<void(Arrived)> done);
@@ -38,14 +36,14 @@ public:
     void forget(std::uint64_t number);
 
     // False: there is no link.
-    bool send(NodeId to, net::BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
+    bool send(NodeId to, BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
               const std::shared_ptr<const void>& owner);
     // What has not begun to leave of a result with that number does not.
     void cancel_result(NodeId to, std::uint64_t number) { links_->cancel_results(to, number); }
 
-    Place place_for(NodeId from, const net::BulkHead& head) override;
-    void arrived(NodeId from, const net::BulkHead& head) override;
-    void dropped(NodeId from, const net::BulkHead& head) override;
+    Place place_for(NodeId from, const BulkHead& head) override;
+    void arrived(NodeId from, const BulkHead& head) override;
+    void dropped(NodeId from, const BulkHead& head) override;
 
 private:
     struct Incoming {
@@ -56,9 +54,9 @@ private:
         std::size_t arrived = 0;   // bytes
         std::function<void(Arrived)> done;
     };
-    void let_go(const net::BulkHead& head);
+    void let_go(const BulkHead& head);
 
-    net::Links* links_ = nullptr;
+    Links* links_ = nullptr;
     std::uint64_t last_number_ = 0;
     std::uint64_t received_bytes_ = 0;
     std::map<std::uint64_t, Incoming> incoming_;
@@ -66,4 +64,4 @@ private:
     std::multimap<std::uint64_t, std::shared_ptr<std::byte[]>> writing_;
 };
 
-}  // namespace chaos::elastic
+}  // namespace chaos::net

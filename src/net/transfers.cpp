@@ -1,8 +1,8 @@
-#include "elastic/transfers.h"
+#include "net/transfers.h"
 
 #include <algorithm>
 
-namespace chaos::elastic {
+namespace chaos::net {
 namespace {
 
 constexpr std::size_t piece_bytes = 256 << 10;
@@ -26,21 +26,21 @@ void Transfers::forget(std::uint64_t number) {
     incoming_.erase(number);
 }
 
-bool Transfers::send(NodeId to, net::BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
+bool Transfers::send(NodeId to, BulkKind kind, std::uint64_t number, std::span<const std::byte> bytes,
                      const std::shared_ptr<const void>& owner) {
     for (std::size_t first = 0; first < bytes.size(); first += piece_bytes) {
         const std::span<const std::byte> piece = bytes.subspan(first, std::min(piece_bytes, bytes.size() - first));
-        const net::BulkHead head{.kind = kind,
-                                 .bytes = static_cast<std::uint32_t>(piece.size()),
-                                 .first = number,
-                                 .second = first,
-                                 .third = bytes.size()};
-        if (!links_->send_bulk(to, head, piece, net::any_lane, owner)) return false;
+        const BulkHead head{.kind = kind,
+                            .bytes = static_cast<std::uint32_t>(piece.size()),
+                            .first = number,
+                            .second = first,
+                            .third = bytes.size()};
+        if (!links_->send_bulk(to, head, piece, any_lane, owner)) return false;
     }
     return true;
 }
 
-net::BulkReceiver::Place Transfers::place_for(NodeId from, const net::BulkHead& head) {
+BulkReceiver::Place Transfers::place_for(NodeId from, const BulkHead& head) {
     received_bytes_ += head.bytes;
     const auto at = incoming_.find(head.first);
     if (at == incoming_.end() || at->second.from != from) return {};
@@ -60,13 +60,13 @@ net::BulkReceiver::Place Transfers::place_for(NodeId from, const net::BulkHead& 
     return {.kind = Place::Kind::here, .at = {incoming.content.bytes.get() + head.second, head.bytes}};
 }
 
-void Transfers::let_go(const net::BulkHead& head) {
+void Transfers::let_go(const BulkHead& head) {
     const auto at = writing_.find(head.first);
     CHAOS_ASSERT(at != writing_.end());
     writing_.erase(at);
 }
 
-void Transfers::arrived(NodeId, const net::BulkHead& head) {
+void Transfers::arrived(NodeId, const BulkHead& head) {
     let_go(head);
     const auto at = incoming_.find(head.first);
     if (at == incoming_.end()) return;
@@ -77,10 +77,10 @@ void Transfers::arrived(NodeId, const net::BulkHead& head) {
     whole.done(whole.content);
 }
 
-void Transfers::dropped(NodeId, const net::BulkHead& head) {
+void Transfers::dropped(NodeId, const BulkHead& head) {
     let_go(head);
     if (const auto at = incoming_.find(head.first); at != incoming_.end())
         at->second.pieces[head.second / piece_bytes] = false;
 }
 
-}  // namespace chaos::elastic
+}  // namespace chaos::net
