@@ -336,6 +336,17 @@ void Session::begin_if_asked() {
 
 // ---- between passes
 
+std::string Session::words_for(const Team& team) {
+    const std::size_t others = team.group.members.size() - 1;
+    if (others == 0) return "computes alone";
+    const auto range = [](const infer::Extent& extent) {
+        return std::to_string(extent.first) + " to " + std::to_string(extent.end());
+    };
+    return "computes with " + std::to_string(others) + (others == 1 ? " other" : " others") +
+           (team.group.parents.empty() ? "" : ", by way of " + brief(team.leader)) + ": heads " +
+           range(team.slice.heads) + ", FFN columns " + range(team.slice.ffn) + ", tokens " + range(team.slice.vocab);
+}
+
 bool Session::ready() const {
     if (arrived_ || (next_ && !loading_.joinable())) return true;
     return stage_ == Stage::whole && team_->computing;
@@ -408,10 +419,7 @@ void Session::finish_loading() {
     team_->scheduler.emplace(std::move(*scheduler));
     exchange_.begin(team_->group);
     stage_ = Stage::whole;
-    ports_.note("computes with " + std::to_string(team_->group.members.size() - 1) + " others: heads " +
-                std::to_string(team_->slice.heads.first) + " to " + std::to_string(team_->slice.heads.end()) +
-                (team_->group.parents.empty() ? "" : ", by way of " + brief(team_->leader)) + ", FFN columns " +
-                std::to_string(team_->slice.ffn.first) + " to " + std::to_string(team_->slice.ffn.end()));
+    ports_.note(words_for(*team_));
     ports_.whole();
     wire::Work message;
     message.mutable_ready()->set_generation(team_->generation);

@@ -146,6 +146,7 @@ private:
     void tell_leader(const wire::Work& message);
     void queue(NodeId asker, const wire::Work& message);
     [[nodiscard]] wire::Commands next_commands();
+    [[nodiscard]] static std::string words_for(const Team& team);
     void start_loading();
     void finish_loading();
     void apply(const wire::Commands& commands);

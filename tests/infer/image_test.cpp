@@ -85,7 +85,8 @@ TEST(Image, GivesTheModelOfTheFileBitByBit) {
             if (packed_bytes(ours.tensors()) == 0) continue;
             // What a window streams.
             const auto packed = [&](const Model& model) {
-                return read_file(packed_file(model.file(), model.tensors(), folder / "packed", pool, {}).value())
+                return read_file(
+                           packed_file(model.file(), model.tensors(), {.path = folder / "packed"}, pool, {}).value())
                     .value()
                     .substr(packed_file_header_bytes);
             };

@@ -1,0 +1,135 @@
+// Real processes that compute one small model together, and a client that must not notice when one of them is gone.
+#include "cli/process.h"
+#include "serve/client.h"
+#include "shared.h"
+#include "temporary_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace chaos::test {
+namespace {
+
+using nlohmann::json;
+
+class ServeTogether : public testing::Test {
+protected:
+    // A node of its own folder, by the port at which it answers.
+    struct Node {
+        std::unique_ptr<Process> process;
+        std::uint16_t port = 0;
+    };
+    void SetUp() override { CHAOS_NEED_SHARED("models"); }
+
+    Node start(const std::string& name, const std::vector<std::string>& more) {
+        std::vector<std::string> words = {"serve",       shared("models/llama3-shakespeare").string(),
+                                          "--dir",       name,
+                                          "--listen",    "127.0.0.1:0",
+                                          "--threads",   "1",
+                                          "--detect-ms", "500"};
+        words.insert(words.end(), more.begin(), more.end());
+        Node node;
+        node.process = std::make_unique<Process>(
+            words, folder_.path(), [this] { ::setenv("CHAOS_HOME", (folder_.path() / "home").c_str(), 1); });
+        EXPECT_TRUE(node.process->wait_for_output("--join 127.0.0.1:")) << node.process->err;
+        EXPECT_TRUE(node.process->wait_for_output("/v1")) << node.process->err;
+        const std::size_t at = node.process->out.find("--join 127.0.0.1:") + 17;
+        node.port = static_cast<std::uint16_t>(std::stoi(node.process->out.substr(at)));
+        return node;
+    }
+    static std::vector<std::string> joining(const Node& node) {
+        return {"--join", "127.0.0.1:" + std::to_string(node.port)};
+    }
+    // Until it computes with so many others.
+    static ::testing::AssertionResult computes_with(const Node& node, std::size_t others) {
+        if (node.process->wait_for_output("computes with " + std::to_string(others) + " other"))
+            return ::testing::AssertionSuccess();
+        return ::testing::AssertionFailure() << node.process->out << node.process->err;
+    }
+    static std::string text_of(std::uint16_t port, std::size_t tokens) {
+        Client client(port);
+        client.post("/v1/completions", request(tokens, false));
+        const Answer answer = client.read_answer();
+        EXPECT_EQ(answer.status, 200) << answer.body;
+        return json::parse(answer.body)["choices"][0]["text"].get<std::string>();
+    }
+    static std::string request(std::size_t tokens, bool stream) {
+        return json{{"prompt", "Once upon"}, {"max_tokens", tokens}, {"temperature", 0.8}, {"seed", 7},
+                    {"ignore_eos", true},    {"stream", stream}}
+            .dump();
+    }
+    // The pieces of a stream put together.
+    static std::string joined(const std::string& stream) {
+        std::string text;
+        for (std::size_t at = stream.find("data: {"); at != std::string::npos; at = stream.find("data: {", at + 1)) {
+            const json piece = json::parse(stream.substr(at + 6, stream.find('\n', at) - at - 6));
+            EXPECT_FALSE(piece.contains("error")) << piece;
+            if (piece.contains("choices") && !piece["choices"].empty())
+                text += piece["choices"][0].value("text", std::string());
+        }
+        return text;
+    }
+
+    TemporaryFolder folder_;
+};
+
+TEST_F(ServeTogether, EveryMemberAnswersAsOneAlone) {
+    const Node first = start("a", {});
+    const std::string alone = text_of(first.port, 60);
+    const Node second = start("b", joining(first));
+    const Node third = start("c", joining(second));
+    ASSERT_TRUE(computes_with(third, 2));
+    for (const Node* node : {&first, &second, &third}) EXPECT_EQ(text_of(node->port, 60), alone);
+    third.process->signal(SIGTERM);
+    EXPECT_EQ(third.process->wait(), 0) << third.process->err;
+    EXPECT_EQ(text_of(second.port, 60), alone);
+}
+
+TEST_F(ServeTogether, AStreamSurvivesTheLossOfOthers) {
+    constexpr std::size_t tokens = 400;
+    const Node first = start("a", {});
+    const std::string alone = text_of(first.port, tokens);
+    Node second = start("b", joining(first));
+    Node third = start("c", joining(first));
+    ASSERT_TRUE(computes_with(third, 2));
+    for (const int how : {SIGKILL, SIGSTOP}) {
+        Node& victim = how == SIGKILL ? third : second;
+        Client client(first.port);
+        client.post("/v1/completions", request(tokens, true));
+        std::string stream = client.read_until("data: ");
+        for (int i = 0; i < 5; ++i) stream += client.read_until("\n\n");
+        victim.process->signal(how);
+        stream += client.read_until("data: [DONE]");
+        EXPECT_EQ(joined(stream), alone);
+        victim.process->signal(SIGKILL);
+    }
+}
+
+TEST_F(ServeTogether, TheOneThatLeadsMayGoToo) {
+    constexpr std::size_t tokens = 400;
+    const Node first = start("a", {});
+    const std::string alone = text_of(first.port, tokens);
+    const Node second = start("b", joining(first));
+    ASSERT_TRUE(computes_with(second, 1));
+    Client client(second.port);
+    client.post("/v1/completions", request(tokens, true));
+    std::string stream = client.read_until("data: ");
+    for (int i = 0; i < 5; ++i) stream += client.read_until("\n\n");
+    first.process->signal(SIGKILL);
+    stream += client.read_until("data: [DONE]");
+    EXPECT_EQ(joined(stream), alone);
+}
+
+TEST_F(ServeTogether, SeveralProcessesOfOneMachineAreOneCommand) {
+    const Node node = start("a", {"--local", "3"});
+    ASSERT_TRUE(computes_with(node, 2));
+    EXPECT_FALSE(text_of(node.port, 20).empty());
+    node.process->signal(SIGTERM);
+    EXPECT_EQ(node.process->wait(), 0) << node.process->err;
+}
+
+}  // namespace
+}  // namespace chaos::test
