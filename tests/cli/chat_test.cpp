@@ -87,7 +87,7 @@ TEST(Chat, AModelWithoutATemplateIsRefused) {
     for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"})
         std::filesystem::copy_file(shared("models/qwen3-tiny") / name, folder / name);
     const Outcome outcome = run_chaos(chat_with(folder.path(), greedy), folder.path());
-    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.err, HasSubstr("has no chat template"));
 }
 
