@@ -4,7 +4,15 @@
 
 #include <boost/asio/post.hpp>
 
+#include <chrono>
+
 namespace chaos::tensor {
+namespace {
+
+// Nothing is lost with a node that goes: the others find out.
+constexpr std::chrono::seconds longest_leave{5};
+
+}  // namespace
 
 Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
                const MemberOptions& options, const infer::Config& config, Callbacks callbacks)
@@ -13,6 +21,7 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
       callbacks_(std::move(callbacks)),
       context_(options.session.context),
       vocab_(config.vocab),
+      leave_limit_(loop),
       exchange_(loop),
       member_(loop, key, credential, options.model, options.live, *this, exchange_),
       rounds_(
@@ -73,13 +82,20 @@ void Member::leave() {
     asio::post(loop_, [this] { go(); });
 }
 
-void Member::go() {
+bool Member::is_alone() const {
     const ViewPtr view = member_.core().view();
-    const bool in = view != nullptr && view->find(member_.id()) != nullptr;
-    const bool alone = in && view->is_active(member_.id()) && view->active_count() == 1;
-    if (leaving_ || !in || alone) return end({});
+    return view == nullptr || view->find(member_.id()) == nullptr ||
+           (view->is_active(member_.id()) && view->active_count() == 1);
+}
+
+void Member::go() {
+    if (leaving_ || is_alone()) return end({});
     leaving_ = true;
     member_.tell(cluster::LeaveCommand{});
+    leave_limit_.expires_after(longest_leave);
+    leave_limit_.async_wait([this](boost::system::error_code cancelled) {
+        if (!cancelled) end({});
+    });
 }
 
 void Member::end(Result<void> how) {
@@ -90,6 +106,7 @@ void Member::end(Result<void> how) {
 
 void Member::adopted(const ViewPtr& view) {
     session_.adopted(view);
+    if (leaving_ && is_alone()) end({});
 }
 void Member::start_step(std::uint64_t step, const ViewPtr& view) {
     rounds_.start_step(step, view);

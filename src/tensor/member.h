@@ -11,6 +11,8 @@
 #include "tensor/rounds.h"
 #include "tensor/session.h"
 
+#include <boost/asio/steady_timer.hpp>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -70,6 +72,7 @@ private:
     void note(const std::string& text) override;
     void failed(const Error& why) override;
 
+    [[nodiscard]] bool is_alone() const;
     void go();
     void end(Result<void> how);
 
@@ -79,6 +82,7 @@ private:
     std::shared_ptr<Gateway::Told> told_ = std::make_shared<Gateway::Told>();
     std::size_t context_;
     std::int64_t vocab_;
+    asio::steady_timer leave_limit_;
     LinkExchange exchange_;
     live::Member member_;
     Rounds rounds_;

@@ -149,21 +149,30 @@ void Session::lead() {
         if (planned == members) return;
     } else if ((stage_ == Stage::loading || stage_ == Stage::whole) && team_->leader == self_ &&
                team_->group.members == members) {
-        return;
+        // Links that came later make a shorter way, for which no text need wait.
+        const bool shorter = stage_ == Stage::whole && !team_->computing && !team_->group.parents.empty() &&
+                             all_linked(facts_of(members));
+        if (!shorter) return;
     }
     if (!members.empty()) divide(members);
+}
+
+wire::Division Session::facts_of(const std::vector<NodeId>& members) const {
+    wire::Division division;
+    for (const NodeId node : members) {
+        wire::Division::Member& member = *division.add_members();
+        *member.mutable_node() = to_wire(node);
+        *member.mutable_able() = ables_.at(node);
+    }
+    return division;
 }
 
 void Session::divide(const std::vector<NodeId>& members) {
     generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
     wire::Work message;
     wire::Division& division = *message.mutable_division();
+    division = facts_of(members);
     division.set_generation(generation_);
-    for (const NodeId node : members) {
-        wire::Division::Member& member = *division.add_members();
-        *member.mutable_node() = to_wire(node);
-        *member.mutable_able() = ables_[node];
-    }
     queue_.clear();
     for (const NodeId node : members)
         if (node != self_) (void)ports_.send(node, message);
@@ -386,8 +395,12 @@ void Session::start_loading() {
         std::max<std::uint64_t>(tokens * static_cast<std::uint64_t>(config_.width) * sizeof(std::int64_t),
                                 tokens * static_cast<std::uint64_t>(config_.vocab + 1) * sizeof(float)) +
         (std::uint64_t{64} << 20);
+    const bool same = team_ != nullptr && team_->loaded.model != nullptr && team_->slice == team->slice &&
+                      team_->batch == team->batch;
+    const LoadedSlice kept = same ? team_->loaded : LoadedSlice{};
     team_ = std::move(team);
     stage_ = Stage::loading;
+    if (same) return take_up(kept);
     loading_ = std::thread([this, load = ports_.load, slice = team_->slice, batch = team_->batch] {
         auto loaded = std::make_shared<Result<LoadedSlice>>(load(slice, batch));
         asio::post(loop_, [this, loaded] { arrived_.emplace(std::move(*loaded)); });
@@ -398,7 +411,11 @@ void Session::finish_loading() {
     loading_.join();
     Result<LoadedSlice> loaded = std::move(*arrived_);
     arrived_.reset();
-    if (stage_ != Stage::loading) return;
+    if (stage_ == Stage::loading) take_up(std::move(loaded));
+}
+
+// This member can compute.
+void Session::take_up(Result<LoadedSlice> loaded) {
     const auto give_up = [&](const Error& why) {
         wire::Work message;
         message.mutable_interrupted()->set_generation(team_->generation);
@@ -490,6 +507,7 @@ void Session::pass() {
     if (const auto begun = std::exchange(team_->begun, std::nullopt)) return apply(*begun);
     team_->computing = false;
     begin_if_asked();
+    lead();
 }
 
 Session::State Session::state() const {

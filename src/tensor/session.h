@@ -134,6 +134,7 @@ private:
     void tell_able();
     void lead();
     [[nodiscard]] std::vector<NodeId> those_who_can() const;
+    [[nodiscard]] wire::Division facts_of(const std::vector<NodeId>& members) const;
     void divide(const std::vector<NodeId>& members);
     void take(NodeId from, const wire::Division& division);
     void look_at_divisions();
@@ -149,6 +150,7 @@ private:
     [[nodiscard]] static std::string words_for(const Team& team);
     void start_loading();
     void finish_loading();
+    void take_up(Result<LoadedSlice> loaded);
     void apply(const wire::Commands& commands);
     void submit(NodeId asker, const wire::Ask& ask);
     void pass();
