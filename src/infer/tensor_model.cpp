@@ -2,7 +2,6 @@
 
 #include "infer/engine.h"
 #include "infer/model_file.h"
-#include "infer/multiply.h"
 #include "infer/window_plan.h"
 
 #include <algorithm>
@@ -33,12 +32,9 @@ std::uint64_t vector_bytes(const Config& config) {
 
 TensorUnits tensor_units(const Config& config) {
     TensorUnits units;
-    const auto together = static_cast<std::int64_t>(scale_columns);
-    while (units.heads < config.heads &&
-           (units.heads * config.head_width % together != 0 || config.heads % units.heads != 0))
-        ++units.heads;
-    units.ffn_columns =
-        config.ffn % together == 0 ? static_cast<std::int64_t>(block_columns_of(size_of(config.ffn))) : together;
+    units.heads = head_unit(config);
+    if (config.heads % units.heads != 0) units.heads = config.heads;
+    units.ffn_columns = ffn_unit(config);
     const auto panel = static_cast<std::int64_t>(panel_rows);
     units.vocab_rows = panel * units_of(config.vocab, panel * max_vocab_units);
     return units;
@@ -101,6 +97,17 @@ plan::TensorModel tensor_model(const Config& config, std::span<const PackedTenso
     // A slot begins and ends with whole blocks of the disk.
     model.ring_bytes = max_slots * (std::max(default_part_bytes, largest_panel) + 2 * direct_read_bytes);
     return model;
+}
+
+Slice slice_of(const Config& config, const plan::TensorShare& share) {
+    const TensorUnits units = tensor_units(config);
+    const auto extent = [](const plan::UnitRange& range, std::int64_t unit, std::int64_t all) {
+        const auto at = [&](std::uint64_t place) { return std::min(static_cast<std::int64_t>(place) * unit, all); };
+        return Extent{at(range.first), at(range.first + range.count) - at(range.first)};
+    };
+    return {.heads = extent(share.heads, 1, config.heads),
+            .ffn = extent(share.ffn, units.ffn_columns, config.ffn),
+            .vocab = extent(share.vocab, units.vocab_rows, config.vocab)};
 }
 
 }  // namespace chaos::infer

@@ -1,15 +1,15 @@
 // A language model as the tensor plan sees it (plan/tensor_plan.h): how many units of heads, FFN and vocabulary there
 // are and what each of them weighs, packed. The weights themselves are not needed: shapes and formats are enough.
 //
-// Units are what stays together however a model is divided, so that sums are the same for every division: FFN columns
-// in blocks of 32 to 256 (block_columns_of), query heads whose columns are a multiple of 32, vocabulary rows in whole
-// panels, at most about a thousand units of them.
+// Units of heads and FFN columns are those of slice.h (all heads are one where units do not divide them); vocabulary
+// is divided by whole panels, at most about a thousand units of them.
 #pragma once
 
 #include "infer/config.h"
 #include "infer/kv_cache.h"
 #include "infer/matrix.h"
 #include "infer/packing.h"
+#include "infer/slice.h"
 #include "plan/tensor_plan.h"
 
 #include <cstddef>
@@ -40,5 +40,8 @@ struct TensorUse {
 // `tensors` are the model's, by packed_tensors().
 [[nodiscard]] plan::TensorModel tensor_model(const Config& config, std::span<const PackedTensor> tensors,
                                              const TensorUse& use);
+
+// What a plan for such a model gives to a device.
+[[nodiscard]] Slice slice_of(const Config& config, const plan::TensorShare& share);
 
 }  // namespace chaos::infer

@@ -58,6 +58,36 @@ TEST(TensorModel, FfnUnitsAreWholeBlocks) {
     EXPECT_EQ(tensor_model(config, packed_tensors(config, Format::f16), {.context = 16}).ffn_units, 4U);
 }
 
+// Slices of a plan follow each other to the end, and each can be computed.
+TEST(TensorModel, SharesAreSlices) {
+    Config config = large();
+    config.head_width = 16;
+    config.ffn = 1120;  // 35 units of 32
+    config.vocab = 1001;
+    plan::TensorRequest request;
+    request.model = tensor_model(config, packed_tensors(config, Format::q4_0), {.context = 64});
+    for (std::uint32_t i = 0; i < 3; ++i) request.devices.push_back({.id = i, .weight_bytes_per_s = 1'000'000 + i});
+    request.links = {{0, 1, plan::unlimited, plan::unlimited, 0},
+                     {0, 2, plan::unlimited, plan::unlimited, 0},
+                     {1, 2, plan::unlimited, plan::unlimited, 0}};
+    const auto plan = plan_tensor(request);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    Slice end;
+    for (const plan::TensorShare& share : plan->shares) {
+        const Slice slice = slice_of(config, share);
+        const auto sound = check_slice(config, slice);
+        EXPECT_TRUE(sound.ok()) << sound.error().message;
+        EXPECT_EQ(slice.heads.first, end.heads.end());
+        EXPECT_EQ(slice.ffn.first, end.ffn.end());
+        EXPECT_EQ(slice.vocab.first, end.vocab.end());
+        EXPECT_EQ(kv_heads_of(config, slice).count, static_cast<std::int64_t>(share.kv_heads.count));
+        end = slice;
+    }
+    EXPECT_EQ(end.heads.end(), 64);
+    EXPECT_EQ(end.ffn.end(), 1120);
+    EXPECT_EQ(end.vocab.end(), 1001);
+}
+
 // Units cover at least the weights that are there; little is counted twice.
 TEST(TensorModel, CoversModelsOfFiles) {
     CHAOS_NEED_SHARED("models");
