@@ -47,6 +47,7 @@ public:
 
     [[nodiscard]] Result<void> start(const std::vector<std::string>& words) {
         std::vector<char*> arguments;
+        arguments.reserve(words.size() + 1);
         for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
         arguments.push_back(nullptr);
         const pid_t parent = ::getpid();
@@ -124,8 +125,8 @@ Result<void> serve_together(const ServeOptions& given) {
                                                                 .certificate = options.certificate,
                                                                 .institution = options.institution,
                                                                 .may_make_institution = options.join.empty()}));
-    CHAOS_TRY(auto file, infer::ModelFile::open(options.model));
-    const infer::Config config = file.config();
+    CHAOS_TRY(const auto file, infer::ModelFile::open(options.model));
+    const infer::Config& config = file.config();
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
     CHAOS_TRY(auto format, infer::chat_format_of(file));
     CHAOS_TRY(const auto how, how_to_answer(config, options.model, options.compute));

@@ -195,8 +195,10 @@ void SetSearch::try_every_set() {
 void SetSearch::try_by_speed() {
     std::vector<std::uint32_t> ranks(request_.devices.size());
     std::iota(ranks.begin(), ranks.end(), 0U);
-    std::stable_sort(ranks.begin(), ranks.end(), [&](std::uint32_t x, std::uint32_t y) {
-        return device(x).weight_bytes_per_s > device(y).weight_bytes_per_s;
+    std::sort(ranks.begin(), ranks.end(), [&](std::uint32_t x, std::uint32_t y) {
+        const std::uint64_t fast = device(x).weight_bytes_per_s;
+        const std::uint64_t other = device(y).weight_bytes_per_s;
+        return fast != other ? fast > other : x < y;
     });
     std::vector<Mask> sets;
     Mask mask = 0;

@@ -533,8 +533,9 @@ void TensorDivider::better_by_pairs(std::uint64_t exchange_ns, std::uint64_t& be
     if (const auto middle = in_proportion(best, exchange_ns); middle) {
         const auto nearest_first = [](std::vector<std::uint64_t>& times, std::uint64_t to) {
             const auto distance = [&](std::uint64_t ns) { return ns < to ? to - ns : ns - to; };
-            std::stable_sort(times.begin(), times.end(),
-                             [&](std::uint64_t x, std::uint64_t y) { return distance(x) < distance(y); });
+            std::sort(times.begin(), times.end(), [&](std::uint64_t x, std::uint64_t y) {
+                return distance(x) != distance(y) ? distance(x) < distance(y) : x < y;
+            });
         };
         nearest_first(attention, middle->attention_ns);
         nearest_first(ffn, middle->ffn_ns);

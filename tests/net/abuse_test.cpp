@@ -297,7 +297,7 @@ TEST_F(Abuse, ConnectionsThatSayNothingAreFewAndShort) {
     });
     EXPECT_EQ(node.counters().too_many, Node::options().max_strangers);
     EXPECT_EQ(node.counters().handshake_failed, Node::options().max_strangers);
-    EXPECT_EQ(node.lines().size(), 2 * Node::options().max_strangers);
+    EXPECT_EQ(node.lines().size(), 2U);  // one for each cause
     // There is room again.
     Abuser welcome = peer();
     suffer([&] { EXPECT_TRUE(welcome.link()); });
@@ -312,7 +312,7 @@ TEST_F(Abuse, GarbageInsteadOfTls) {
         }
     });
     EXPECT_EQ(node.counters().handshake_failed, 50U);
-    EXPECT_EQ(node.lines().size(), 50U);
+    EXPECT_EQ(node.lines().size(), 1U);  // what stays as it was is said once
 }
 
 TEST_F(Abuse, CredentialsThatAreNotGood) {
@@ -618,7 +618,8 @@ TEST_F(Abuse, EverythingAtOnce) {
     });
     const LinkCounters counters = node.counters();
     EXPECT_GE(counters.handshake_failed, Node::options().max_strangers / 2);
-    EXPECT_EQ(node.lines().size(), counters.turned_away);
+    EXPECT_GE(node.lines().size(), 1U);
+    EXPECT_LT(node.lines().size(), counters.turned_away);
 }
 
 TEST_F(Abuse, MoreHandshakesThanTheNodeHasTimeFor) {
