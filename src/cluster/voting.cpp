@@ -205,7 +205,7 @@ void Member::State::on_routed(NodeId from, const MessagePtr& message) {
         return;
     }
     const Stamp* stamp = stamp_of(message->body);
-    if (stamp->author.node != from && !signature_fits(*message, signer)) {
+    if (from != self() && !signature_fits(*message, signer)) {
         ++counters.forged;
         return;
     }

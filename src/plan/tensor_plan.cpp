@@ -140,13 +140,14 @@ bool SetSearch::consider(Mask mask) {
         devices.push_back(&device(rank));
         rate += device(rank).weight_bytes_per_s;
     }
+    CHAOS_ASSERT(rate > 0);
     std::uint64_t& least = known_[mask];
     least = static_cast<std::uint64_t>(u128{weight_bytes(request_.model)} * ns_per_s / rate);
     if (least >= below) return false;
     ExchangeChoice choice = exchanges_.best(members);
     least = saturating_add(least, choice.token_ns);
     if (least >= below) return false;
-    TensorDivider divider(request_.model, std::move(devices));
+    TensorDivider divider(request_.model, devices);
     least = divider.bound_ns(choice.token_ns);
     if (least >= below) return false;
     std::uint64_t work = std::min(work_, most_work_per_set);
@@ -201,6 +202,7 @@ void SetSearch::try_by_speed() {
         return fast != other ? fast > other : x < y;
     });
     std::vector<Mask> sets;
+    sets.reserve(ranks.size());
     Mask mask = 0;
     for (const std::uint32_t rank : ranks) sets.push_back(mask |= Mask{1} << rank);
     for (std::size_t i = sets.size(); i-- > 0;) consider(sets[i]);

@@ -86,7 +86,7 @@ std::uint64_t streamed_bytes(const TensorModel& model, std::uint64_t weights, st
     return saturate((lacking * (model.layers + 1) + model.layers - 1) / model.layers);
 }
 
-TensorDivider::TensorDivider(const TensorModel& model, std::vector<const TensorDevice*> members)
+TensorDivider::TensorDivider(const TensorModel& model, const std::vector<const TensorDevice*>& members)
     : model_(model),
       head_units_(model.heads / model.head_unit),
       rounds_(static_cast<std::int64_t>(model.layers) + 1),
@@ -385,6 +385,7 @@ void TensorDivider::find_least() {
     const auto ample = [] { return Thresholds{longest_ns, longest_ns, longest_ns, longest_ns}; };
     u128 rate = 0;
     for (const Member& member : members_) rate += member.device->weight_bytes_per_s;
+    CHAOS_ASSERT(rate > 0);
     // Bytes of a kind, at the rate of all together, are the least that it can take.
     const auto least_of = [&](std::uint64_t Thresholds::* kind, std::uint64_t bytes, const auto& all_given) {
         const auto begin = static_cast<std::uint64_t>(u128{bytes} * ns_per_s / rate);

@@ -38,7 +38,7 @@ struct Division {
 class TensorDivider {
 public:
     // Members in ascending order of id. Both must outlive it.
-    TensorDivider(const TensorModel& model, std::vector<const TensorDevice*> members);
+    TensorDivider(const TensorModel& model, const std::vector<const TensorDevice*>& members);
 
     // No division takes less with exchanges of `exchange_ns` per token; `unlimited` where there is none at all.
     [[nodiscard]] std::uint64_t bound_ns(std::uint64_t exchange_ns);

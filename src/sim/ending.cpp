@@ -28,18 +28,6 @@ bool World::leaves_quorum(const Node& node) {
     return cluster::is_quorum(*view, others) && cluster::cut_off_by(*view, node.self()).empty();
 }
 
-// States are compared in a step that all take part in: whoever learns that its own is wrong knows that the others are
-// there, under the same view, and enough to go on.
-bool World::others_train(const Node& node) const {
-    if (!leaves_quorum(node)) return false;
-    const ViewPtr view = node.member().view();
-    return std::ranges::all_of(nodes_, [&](const auto& other) {
-        if (!view->is_active(other->self())) return true;
-        return other->running() && !other->frozen && other->member().role() == cluster::Role::active &&
-               other->member().view()->name == view->name;
-    });
-}
-
 // I3 to the letter, where one failure is all that happens: detection, two round trips and the cost of a step.
 void World::check_single(Host host) {
     const auto failures = std::count_if(setup_.faults.begin(), setup_.faults.end(),

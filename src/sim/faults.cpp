@@ -59,8 +59,6 @@ std::string what(const Fault& f) {
             return "paths lose, double and reorder " + value + " ppm each";
         case FaultKind::lie:
             return a + " " + lies_of(f.value);
-        case FaultKind::astray:
-            return a + "'s state went astray";
         case FaultKind::join:
             return a + " joins";
         case FaultKind::leave:

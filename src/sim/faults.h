@@ -27,7 +27,6 @@ enum class FaultKind : std::uint8_t {
     corrupt,    // of the messages it sends, `value` ppm have a byte flipped
     lossy,      // on all paths `value` ppm are lost, doubled and overtaken each
     lie,        // in the ways of `value`, see Lies
-    astray,     // learns that its state is not that of most members
     join,       // a new node
     leave,
     connect,  // a link of host and other is asked for

@@ -83,8 +83,6 @@ public:
             } else if (kind < 5 && leaves > 0) {
                 --leaves;
                 add(moment(), FaultKind::leave, any());
-            } else if (kind == 5) {
-                add(moment(), FaultKind::astray, any());
             } else {
                 crash();
             }

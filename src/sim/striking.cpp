@@ -20,7 +20,6 @@ void World::strike(const Fault& fault) {
         case FaultKind::slow:
         case FaultKind::drift:
         case FaultKind::lie:
-        case FaultKind::astray:
         case FaultKind::join:
             return strike_process(fault, *nodes_[fault.host]);
         case FaultKind::cut:
@@ -96,9 +95,6 @@ void World::strike_process(const Fault& fault, Node& node) {
         case FaultKind::lie:
             node.lies = static_cast<std::uint32_t>(fault.value);
             if (node.running()) node.trainer().donor().lie(node.lies);
-            break;
-        case FaultKind::astray:
-            if (!node.frozen && others_train(node)) node.feed(cluster::WentAstray{});
             break;
         default:  // join
             if (!node.started) boot(fault.host, false);

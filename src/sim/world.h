@@ -150,7 +150,6 @@ private:
 
     // ---- ending.cpp
     [[nodiscard]] static bool leaves_quorum(const Node& node);
-    [[nodiscard]] bool others_train(const Node& node) const;
     void check_single(Host host);
     [[nodiscard]] bool somebody_must_wait() const;
     [[nodiscard]] std::size_t liars_about_steps() const;

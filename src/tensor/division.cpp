@@ -27,6 +27,7 @@ std::vector<infer::Extent> shares(std::int64_t all, std::int64_t unit, std::span
 
 std::vector<infer::Slice> divide(const infer::Config& config, std::span<const Ability> members) {
     std::vector<std::uint64_t> weights;
+    weights.reserve(members.size());
     const bool known = std::ranges::all_of(members, [](const Ability& each) { return each.weight_bytes_per_s > 0; });
     for (const Ability& each : members)
         weights.push_back(known ? std::max<std::uint64_t>(1, each.weight_bytes_per_s >> 20U) : 1);
@@ -34,6 +35,7 @@ std::vector<infer::Slice> divide(const infer::Config& config, std::span<const Ab
     const auto ffn = shares(config.ffn, infer::ffn_unit(config), weights);
     const auto vocab = shares(config.vocab, 1, weights);
     std::vector<infer::Slice> slices;
+    slices.reserve(members.size());
     for (std::size_t i = 0; i < members.size(); ++i) slices.push_back({heads[i], ffn[i], vocab[i]});
     return slices;
 }

@@ -44,7 +44,8 @@ Pulling::Pulling(asio::io_context& loop, net::Links& links, net::Transfers& tran
       patience_(patience),
       timer_(loop) {}
 
-Pulling::~Pulling() {
+// A timer that cannot be cancelled, or a thread that cannot be joined, would be a broken invariant.
+Pulling::~Pulling() {  // NOLINT(bugprone-exception-escape)
     *alive_ = false;
     manifest_.reset();
     stop();

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Bug{Planted::promise_not_kept, "promise_not_kept", "mixed", {"promised to leave to the next view"}},
                     Bug{Planted::signature_unchecked, "signature_unchecked", "liar", {two_decisions, "a storm"}},
                     Bug{Planted::credential_unchecked, "credential_unchecked", "liar", {"an impostor"}},
-                    Bug{Planted::holder_ignored, "holder_ignored", "churn", {"I3", "stuck"}},
+                    Bug{Planted::holder_ignored, "holder_ignored", "churn", {"I3"}},
                     Bug{Planted::double_vote_ignored, "double_vote_ignored", "liar", {"was not expelled"}},
                     Bug{Planted::result_dropped_early, "result_dropped_early", "churn", {"I3", "stuck"}},
                     Bug{Planted::sample_counted_twice, "sample_counted_twice", "churn", {"I6"}},
