@@ -3,11 +3,11 @@
 #include "base/words.h"
 #include "cluster/member.h"
 #include "elastic/describer.h"
-#include "net/transfers.h"
 #include "elastic/work.h"
 #include "net/address.h"
 #include "net/admission.h"
 #include "net/limited_lines.h"
+#include "net/transfers.h"
 
 #include <boost/asio/steady_timer.hpp>
 
