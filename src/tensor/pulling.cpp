@@ -511,9 +511,16 @@ void Pulling::look_for_late() {
     }
 }
 
+// Time that this node's own loop was late is nobody else's silence.
+void Pulling::forgive(Clock::duration late) {
+    for (auto& [node, holder] : holders_) holder.last_sign += late;
+    if (manifest_ && manifest_->asked) manifest_->last_sign += late;
+}
+
 void Pulling::tick() {
     ticking_ = false;
     const auto now = Clock::now();
+    forgive(now - timer_.expiry());
     if (manifest_ && manifest_->asked) {
         const std::uint64_t bytes = links_.figures(*manifest_->asked).bulk_received_bytes;
         if (std::exchange(manifest_->link_bytes, bytes) != bytes) manifest_->last_sign = now;

@@ -152,6 +152,7 @@ private:
     void tick();
     void schedule_tick();
     void look_for_late();
+    void forgive(Clock::duration late);
 
     asio::io_context& loop_;
     net::Links& links_;

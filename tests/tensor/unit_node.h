@@ -28,7 +28,7 @@ public:
                    .note = [this](const std::string& text) { notes.push_back(text); },
                    .done = [this] { done = true; },
                    .failed = [this](const Error& why) { failure = why.message; }},
-                  {.first = std::chrono::milliseconds(300), .most = std::chrono::milliseconds(5000)}),
+                  {.first = std::chrono::milliseconds(2000), .most = std::chrono::milliseconds(5000)}),
           loop_(loop) {
         transfers.connect(links);
         address = "localhost:" + std::to_string(links.listen(":0").value().port());
