@@ -1,9 +1,9 @@
 // The tensor plan: how a language model is divided over unequal devices that compute every token together.
 //
 //            query heads      FFN units        vocabulary
-//   device 1 |###########|    |##########|     |#########|        each has a range of all three, and the KV heads that
-//   device 2 |####|           |#####|          |####|             its query heads look at; none of them may be empty-
-//   device 3 |########|       |#######|        |#######|          handed in all three unless it relays for others
+//   device 1 |######|         |#####|          |####|             each has a range of all three, some of which may be
+//   device 2        |##|            |##|            |##|          empty, and the KV heads that its query heads look
+//   device 3           |####|          |####|          |####|     at; a member that has nothing at all only relays
 //
 // Ranges follow the order of ids, so that a changed speed moves their borders and not the ranges. A KV head is kept by
 // everyone who has one of its query heads.
