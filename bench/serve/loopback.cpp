@@ -2,6 +2,8 @@
 
 #include "net/admission.h"
 
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -47,6 +49,14 @@ Result<std::unique_ptr<LoopbackMembers>> LoopbackMembers::start(std::size_t coun
     return made;
 }
 
+// The others would wait for whoever has failed. Some may have ended by then, and be at the next generation.
+void LoopbackMembers::tell_all(const std::string& why) {
+    for (const auto& each : members_)
+        boost::asio::post(each->loop_, [member = each.get(), generation = generation_, why] {
+            if (member->generation_ == generation) member->exchange_.interrupt(why);
+        });
+}
+
 Result<void> LoopbackMembers::together(const std::vector<std::size_t>& parents, const Work& work) {
     ++generation_;
     tensor::Group group{.generation = generation_,
@@ -62,8 +72,10 @@ Result<void> LoopbackMembers::together(const std::vector<std::size_t>& parents, 
         threads.emplace_back([&, place, mine = group]() mutable {
             LoopbackMember& member = *members_[place];
             mine.self = place;
+            member.generation_ = generation_;
             member.exchange_.begin(std::move(mine));
             results[place] = work(place, member.exchange_);
+            if (!results[place]) tell_all(results[place].error().message);
             ++done;
             // The others may still need what it sent.
             while (done < count()) member.loop_.run_one_for(std::chrono::milliseconds(1));

@@ -35,6 +35,7 @@ private:
     net::SecretKey key_;
     tensor::LinkExchange exchange_;
     net::Links links_;
+    std::uint64_t generation_ = 0;
 };
 
 class LoopbackMembers {
@@ -50,6 +51,7 @@ public:
 
 private:
     LoopbackMembers() = default;
+    void tell_all(const std::string& why);
 
     std::vector<std::unique_ptr<LoopbackMember>> members_;
     std::uint64_t generation_ = 0;

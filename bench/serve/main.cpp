@@ -2,8 +2,9 @@
 // real processes of the program, most of them asked through the API. The sections, all of them where none is named:
 //
 //   same       every logit is the same bits for 1, 2, 3 and 5 nodes, divided evenly and at random, exchanging directly,
-//              by a star and by a chain, with all weights in memory and with a quarter of them. In one process, over
-//              real links, because processes show tokens and not logits.      same_logits, of how many combinations
+//              by a star and by a chain, with all weights in memory, with a quarter of them, and some like this and
+//              some like that. In one process, over real links, because processes show tokens and not logits.
+//                                                                             same_logits, of how many combinations
 //   pair       two processes with a thread each against one with two threads: tokens per second of one stream.
 //                                                                             two_process_ratio >= 0.8
 //   delay      two hosts of the testbed, 1 ms from each other: a token against 2 x layers x delay + computing half of
