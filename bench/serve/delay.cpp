@@ -1,6 +1,7 @@
 // The delay is measured in the same run, by messages of the size of one token's sums between the two hosts; computing,
 // by an engine with half of the model and nobody to wait for. The links are so fast that only their delay counts.
 #include "infer/engine.h"
+#include "linked.h"
 #include "sections.h"
 #include "served.h"
 #include "synthetic_model.h"
@@ -104,6 +105,30 @@ Result<double> one_way_s(const Testbed& box, std::size_t bytes, std::size_t time
     return median(halves);
 }
 
+// One exchange of so many bytes by the nodes' own links, without anything to compute: both send, both wait.
+Result<double> exchange_s(const Testbed& box, std::size_t bytes, std::size_t times) {
+    std::vector<LinkedMembers::Home> homes;
+    for (const char* host : {"a", "b"}) {
+        CHAOS_TRY(const std::string address, box.address(host));
+        CHAOS_TRY(const testbed::Place place, box.place(host));
+        homes.push_back({address, place});
+    }
+    CHAOS_TRY(const auto members, LinkedMembers::start(homes));
+    std::vector<double> all;
+    const auto exchange_often = [&](std::size_t place, tensor::LinkExchange& exchange) -> Result<void> {
+        std::vector<std::int64_t> sums(bytes / sizeof(std::int64_t));
+        for (std::size_t i = 0; i < times; ++i) {
+            const double start = seconds_now();
+            CHAOS_CHECK(exchange.begin_sum(sums));
+            CHAOS_CHECK(exchange.end_sum());
+            if (place == 0) all.push_back(seconds_now() - start);
+        }
+        return {};
+    };
+    CHAOS_CHECK(members->together({}, exchange_often));
+    return median(all);
+}
+
 // ---- computing
 
 // Of somebody whose others are always there, and have nothing to add.
@@ -163,29 +188,34 @@ Result<void> measure_delay(const Wish& wish, Findings& findings) {
     const std::size_t tokens = 64;
     const std::size_t rounds = wish.quick ? 3 : 9;
     std::vector<double> one_ways;
+    std::vector<double> exchanges;
     std::vector<double> computed;
     std::vector<double> per_token;
     std::vector<double> prompts;
     std::vector<double> of_one;
     for (std::size_t round = 0; round < rounds; ++round) {
         CHAOS_TRY(const double one_way, one_way_s(box, static_cast<std::size_t>(small.width) * 8, 50));
+        CHAOS_TRY(const double exchange, exchange_s(box, static_cast<std::size_t>(small.width) * 8, 200));
         CHAOS_TRY(const double compute, compute_s(model, tokens));
         CHAOS_TRY(const Stream text, first.write(some_text(3 * round, 8, tokens)));
         CHAOS_TRY(const Stream prompt, first.write(some_text(3 * round + 1, prompt_tokens, 2)));
         CHAOS_TRY(const Stream one, first.write(some_text(3 * round + 2, 1, 2)));
         one_ways.push_back(one_way);
+        exchanges.push_back(exchange);
         computed.push_back(compute);
-        per_token.push_back(text.token_s());
+        per_token.push_back(text.median_token_s());
         prompts.push_back(prompt.first_token_s());
         of_one.push_back(one.first_token_s());
         std::fprintf(stderr,
-                     "  round %zu: one way %.3f ms, computing half %.2f ms, a token %.2f ms; to the first token after "
+                     "  round %zu: one way %.3f ms, an exchange %.3f ms, computing half %.2f ms, a token %.2f ms; to "
+                     "the first token after "
                      "%zu %.2f ms, after one %.2f ms\n",
-                     round + 1, one_way * 1e3, compute * 1e3, text.token_s() * 1e3, prompt_tokens,
-                     prompt.first_token_s() * 1e3, one.first_token_s() * 1e3);
+                     round + 1, one_way * 1e3, exchange * 1e3, compute * 1e3, text.median_token_s() * 1e3,
+                     prompt_tokens, prompt.first_token_s() * 1e3, one.first_token_s() * 1e3);
     }
     const double limit = 2.0 * static_cast<double>(small.layers) * median(one_ways) + median(computed);
     findings.add("delay_one_way_ms", median(one_ways) * 1e3, 3);
+    findings.add("delay_exchange_ms", median(exchanges) * 1e3, 3);
     findings.add("delay_compute_ms", median(computed) * 1e3, 3);
     findings.add("delay_token_ms", median(per_token) * 1e3, 2);
     findings.add("delay_decode_ratio", median(per_token) / limit, 3, "<= 1.1");

@@ -3,7 +3,7 @@
 #include "infer/engine.h"
 #include "infer/packed_file.h"
 #include "infer/window.h"
-#include "loopback.h"
+#include "linked.h"
 #include "sections.h"
 #include "temporary_folder.h"
 #include "tensor/division.h"
@@ -159,7 +159,7 @@ struct Count {
     std::size_t same = 0;
 };
 
-Result<void> compare(const fs::path& path, LoopbackMembers& members, std::mt19937& random, Count& count) {
+Result<void> compare(const fs::path& path, LinkedMembers& members, std::mt19937& random, Count& count) {
     CHAOS_TRY(const Digest wanted, hash_alone(path));
     CHAOS_TRY(const auto file, infer::ModelFile::open(path));
     using Division = std::pair<const char*, std::vector<Slice>>;
@@ -199,7 +199,7 @@ Result<void> measure_same(const Wish& wish, Findings& findings) {
     std::mt19937 random(1);
     Count count;
     for (const std::size_t nodes : {1U, 2U, 3U, 5U}) {
-        CHAOS_TRY(const auto members, LoopbackMembers::start(nodes));
+        CHAOS_TRY(const auto members, LinkedMembers::start(nodes));
         for (const fs::path& path : model_files(wish)) {
             CHAOS_CHECK(compare(path, *members, random, count));
             std::fprintf(stderr, "  %zu nodes, %s: %zu of %zu combinations have the one hash\n", nodes,

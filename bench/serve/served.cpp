@@ -32,10 +32,12 @@ bool program_has(const std::string& option) {
 }
 
 std::vector<std::string> with_everyone(std::vector<std::string> options) {
-    if (program_has("--everyone"))
-        options.emplace_back("--everyone");
-    else
-        std::fprintf(stderr, "  (the program has no --everyone: whoever it takes is taken)\n");
+    static const bool known = [] {
+        const bool has = program_has("--everyone");
+        if (!has) std::fprintf(stderr, "  (the program has no --everyone: whoever it takes is taken)\n");
+        return has;
+    }();
+    if (known) options.emplace_back("--everyone");
     return options;
 }
 

@@ -1,5 +1,7 @@
 #include "stream.h"
 
+#include "report.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -111,6 +113,12 @@ std::string Stream::text() const {
 
 double Stream::token_s() const {
     return (tokens_.back().time - tokens_.front().time) / static_cast<double>(tokens_.size() - 1);
+}
+
+double Stream::median_token_s() const {
+    std::vector<double> pauses;
+    for (std::size_t i = 1; i < tokens_.size(); ++i) pauses.push_back(tokens_[i].time - tokens_[i - 1].time);
+    return median(std::move(pauses));
 }
 
 json some_text(std::size_t number, std::size_t prompt_tokens, std::size_t tokens) {

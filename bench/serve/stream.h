@@ -39,8 +39,9 @@ public:
     [[nodiscard]] std::string text() const;
     // From the request to the first token.
     [[nodiscard]] double first_token_s() const { return tokens_.front().time - asked_; }
-    // Between tokens, on the average.
+    // Between tokens, on the average, and as most of them.
     [[nodiscard]] double token_s() const;
+    [[nodiscard]] double median_token_s() const;
 
 private:
     [[nodiscard]] Result<void> take(std::string_view event);

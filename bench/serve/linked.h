@@ -1,9 +1,10 @@
-// Members of one process that compute together over real links of this machine, each with a loop and a thread of its
-// own: as nodes do, but one can look at what they computed.
+// Members of one process that compute together over real links, each with a loop and a thread of its own, on this
+// machine or in hosts of a testbed: as nodes do, but one can look at what they computed.
 #pragma once
 
 #include "numbered_nodes.h"
 #include "tensor/exchange.h"
+#include "testbed/process.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,14 +15,14 @@
 
 namespace chaos::bench {
 
-class LoopbackMember final : public net::LinkEvents {
+class LinkedMember final : public net::LinkEvents {
 public:
-    explicit LoopbackMember(unsigned number);
+    explicit LinkedMember(unsigned number);
 
     [[nodiscard]] tensor::LinkExchange& exchange() { return exchange_; }
 
 private:
-    friend class LoopbackMembers;
+    friend class LinkedMembers;
     Result<void> admit(const net::Proven& peer) override;
     void link_up(cluster::NodeId) override {}
     void link_closed(cluster::NodeId, const std::string& why) override { exchange_.interrupt(why); }
@@ -38,10 +39,15 @@ private:
     std::uint64_t generation_ = 0;
 };
 
-class LoopbackMembers {
+class LinkedMembers {
 public:
     // All linked with all.
-    static Result<std::unique_ptr<LoopbackMembers>> start(std::size_t count);
+    static Result<std::unique_ptr<LinkedMembers>> start(std::size_t count);
+    struct Home {
+        std::string address;  // without port
+        testbed::Place place{};
+    };
+    static Result<std::unique_ptr<LinkedMembers>> start(const std::vector<Home>& homes);
 
     [[nodiscard]] std::size_t count() const { return members_.size(); }
     // A new generation with this exchange: the place of each one's parent, the root's is its own; empty: direct. Each
@@ -50,10 +56,13 @@ public:
     [[nodiscard]] Result<void> together(const std::vector<std::size_t>& parents, const Work& work);
 
 private:
-    LoopbackMembers() = default;
+    explicit LinkedMembers(std::vector<Home> homes) : homes_(std::move(homes)) {}
+    // Each in its own thread, at home.
+    [[nodiscard]] Result<void> each_at_home(const std::function<Result<void>(std::size_t place)>& work);
     void tell_all(const std::string& why);
 
-    std::vector<std::unique_ptr<LoopbackMember>> members_;
+    std::vector<Home> homes_;
+    std::vector<std::unique_ptr<LinkedMember>> members_;
     std::uint64_t generation_ = 0;
 };
 
