@@ -1,5 +1,7 @@
 // The peak that the kernel kept (VmHWM) counts: it has everything in it, mapped pages of files, too, which would go
-// where memory is short, but which a machine must have room for while they are there. What is there in the end, without
+// where memory is short, but which a machine must have room for while they are there. It is counted from the start of
+// a node that joins: loading its slice is in it. The one that was there first had the whole model until then, as
+// whoever serves alone has to; its peak is counted from when it had let go of that. What is there in the end, without
 // files, is told beside it.
 #include "infer/packing.h"
 #include "sections.h"
@@ -30,6 +32,7 @@ Result<std::vector<ServedNode>> start_nodes(std::size_t count, const fs::path& m
         nodes.push_back(std::move(node));
     }
     for (const ServedNode& node : nodes) CHAOS_CHECK(node.wait_until_with(count - 1));
+    nodes.front().forget_peak();
     return nodes;
 }
 

@@ -164,4 +164,8 @@ Result<ServedNode::Memory> ServedNode::memory() const {
     return memory;
 }
 
+void ServedNode::forget_peak() const {
+    std::ofstream("/proc/" + std::to_string(process_.pid()) + "/clear_refs") << "5";
+}
+
 }  // namespace chaos::bench

@@ -68,6 +68,8 @@ public:
         std::uint64_t file_bytes = 0;       // now: the program, and what it has mapped of files
     };
     [[nodiscard]] Result<Memory> memory() const;
+    // From now on the peak is of what comes.
+    void forget_peak() const;
 
 private:
     ServedNode(testbed::Process process, NodeStart start) : process_(std::move(process)), start_(std::move(start)) {}
