@@ -9,8 +9,10 @@
 //                                                                             two_process_ratio >= 0.8
 //   delay      two hosts of the testbed, 1 ms from each other: a token against 2 x layers x delay + computing half of
 //              the model, and a prompt of 32 tokens against a token.          delay_decode_ratio, delay_prefill_ratio
-//   memory     what a process has at most beside its weights; and four that may each have a quarter of the weights'
-//              bytes for everything.                                          memory_beside_weights_mb, ..._of_budget
+//   memory     what a process has at most beside its weights, which it reads from its own file or gets from another
+//              node; and four that may each have a quarter of the weights' bytes for everything.
+//                                                                             memory_beside_weights_mb <= 60,
+//                                                                             memory_four_of_budget <= 1.1
 //   healing    members are killed, frozen, come and leave while a text is written: it goes on as if nothing had been,
 //              and how long the client waits.                                 healed_texts, ..._next_token_ms_p50, p99
 //   forecast   what the plan said a token would take against what it took, over ten settings of the testbed.
