@@ -1,13 +1,13 @@
 // The delay is measured in the same run, by messages of the size of one token's sums between the two hosts; computing,
 // by two engines with half of the model each and nobody to wait for. The links are so fast that only their delay
 // counts.
+#include "even.h"
 #include "infer/engine.h"
 #include "linked.h"
 #include "sections.h"
 #include "served.h"
 #include "synthetic_model.h"
 #include "temporary_folder.h"
-#include "tensor/division.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -150,7 +150,7 @@ private:
 Result<double> compute_s(const fs::path& path, std::size_t place, std::size_t tokens) {
     CHAOS_TRY(auto file, infer::ModelFile::open(path));
     infer::Pool pool(1);
-    const auto slices = tensor::divide(file.config(), std::vector<tensor::Ability>(2));
+    const auto slices = divide_evenly(file.config(), 2);
     CHAOS_TRY(const infer::Model model, infer::Model::load(std::move(file), slices[place], pool, {}));
     NobodyElse exchange;
     infer::Engine engine(model, pool, &exchange);

@@ -1,12 +1,12 @@
 // Every combination computes the same tokens in three ways: all at once, in pieces of 7, one by one.
 #include "base/hash.h"
+#include "even.h"
 #include "infer/engine.h"
 #include "infer/packed_file.h"
 #include "infer/window.h"
 #include "linked.h"
 #include "sections.h"
 #include "temporary_folder.h"
-#include "tensor/division.h"
 
 #include <algorithm>
 #include <array>
@@ -82,10 +82,6 @@ std::vector<Slice> divide_at_random(const infer::Config& config, std::size_t mem
     std::vector<Slice> slices;
     for (std::size_t i = 0; i < members; ++i) slices.push_back({heads[i], ffn[i], vocab[i]});
     return slices;
-}
-
-std::vector<Slice> divide_evenly(const infer::Config& config, std::size_t members) {
-    return tensor::divide(config, std::vector<tensor::Ability>(members));
 }
 
 struct Shape {

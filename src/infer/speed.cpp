@@ -14,7 +14,10 @@ namespace chaos::infer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds measured_time{80};
+// Quotas are given in tenths of a second.
+constexpr std::chrono::milliseconds token_time{300};
+constexpr std::chrono::milliseconds prompt_time{100};
+constexpr std::chrono::milliseconds call_time{10};
 constexpr std::uint64_t most_bytes = std::uint64_t{96} << 20;
 constexpr std::size_t prompt_tokens = 32;
 // A piece of a matrix as large as those that a division makes.
@@ -27,17 +30,15 @@ Activations rows_of_ones(std::size_t rows, std::size_t columns) {
     return result;
 }
 
-// Seconds of one product, the least of several rounds: others who use the machine do not count.
-template <class Multiply>
-double least_seconds(const Multiply& multiply) {
-    double least = 1e9;
+// Seconds of one call, the mean of many: a quota, and others who use the machine, count as they will later.
+template <class Call>
+double mean_seconds(std::chrono::milliseconds time, const Call& call) {
+    call();  // threads wake, memory is there
     const auto begin = Clock::now();
-    for (int round = 0; round < 3 || Clock::now() - begin < measured_time; ++round) {
-        const auto from = Clock::now();
-        multiply();
-        least = std::min(least, std::chrono::duration<double>(Clock::now() - from).count());
-    }
-    return least;
+    std::uint64_t calls = 0;
+    auto now = begin;
+    for (; now - begin < time; now = Clock::now(), ++calls) call();
+    return std::chrono::duration<double>(now - begin).count() / static_cast<double>(calls);
 }
 
 }  // namespace
@@ -74,13 +75,15 @@ Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool) {
             1, static_cast<std::uint64_t>(static_cast<double>(count * each * tokens) / seconds));
     };
     Speed speed;
-    speed.weight_bytes_per_s = rate(least_seconds([&] { multiply_all(one); }), 1);
-    speed.prompt_bytes_per_s = rate(least_seconds([&] { multiply_all(many); }), prompt_tokens);
+    speed.weight_bytes_per_s = rate(mean_seconds(token_time, [&] { multiply_all(one); }), 1);
+    speed.prompt_bytes_per_s = rate(mean_seconds(prompt_time, [&] { multiply_all(many); }), prompt_tokens);
     Matrix little = matrix;
     little.rows = panel_rows;
     little.packed = memory.data();
-    speed.call_ns = static_cast<std::uint64_t>(
-        1e9 * least_seconds([&] { multiply(pool, one, std::array{Product{little, results.data(), little.rows}}); }));
+    speed.call_ns =
+        static_cast<std::uint64_t>(1e9 * mean_seconds(call_time, [&] {
+                                       multiply(pool, one, std::array{Product{little, results.data(), little.rows}});
+                                   }));
     return speed;
 }
 

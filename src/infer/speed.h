@@ -18,7 +18,7 @@ struct Speed {
 };
 
 // With weights like the largest of these matrices, no more than the model has of them and no more than some MB: those
-// of a small model stay in the processor's caches, those of a large one do not. Takes a quarter of a second.
+// of a small model stay in the processor's caches, those of a large one do not. Takes half a second.
 [[nodiscard]] Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool);
 
 }  // namespace chaos::infer

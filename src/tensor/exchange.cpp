@@ -11,8 +11,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// So long a message is looked for before the thread sleeps: waking it costs as much.
+// So long a message is looked for before the thread sleeps, where messages usually come within that: waking it costs as
+// much. Elsewhere looking would only keep others from computing.
 constexpr std::chrono::microseconds spinning{200};
+constexpr double wait_gain = 0.125;
 constexpr std::chrono::milliseconds longest_sleep{100};
 // Messages of a member that may come before ours: two sums, and the end of a pass.
 constexpr std::uint64_t most_ahead = 4;
@@ -173,13 +175,15 @@ Result<void> LinkExchange::wait(const Done& done) {
     auto now = began;
     while (error_.empty() && !done()) {
         if (loop_.stopped()) return Error{"the node ends"};
-        if (now - began < spinning)
+        if (now - began < spinning && usual_wait_s_ < std::chrono::duration<double>(spinning).count())
             loop_.poll();
         else
             loop_.run_one_for(longest_sleep);
         now = Clock::now();
     }
-    waited_s_ += std::chrono::duration<double>(now - began).count();
+    const double waited = std::chrono::duration<double>(now - began).count();
+    waited_s_ += waited;
+    usual_wait_s_ += wait_gain * (waited - usual_wait_s_);
     if (!error_.empty()) return Error{error_};
     return {};
 }

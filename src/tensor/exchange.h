@@ -142,6 +142,7 @@ private:
     std::vector<std::vector<std::byte>> told_;
     std::vector<std::vector<std::byte>> attached_;
     double waited_s_ = 0.0;
+    double usual_wait_s_ = 0.0;
 };
 
 }  // namespace chaos::tensor
