@@ -11,6 +11,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -192,8 +193,11 @@ Result<void> serve_together(const ServeOptions& given) {
     std::unique_ptr<serve::ModelGenerator> generator;
     std::unique_ptr<ServingControl> control;
     bool announced = false;
+    // Sums of prompts are large and short-lived: their memory goes back to the system.
+    ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
     const auto load = [&options, &config = subject.config,
                        &again = opened.again](const tensor::Portion& portion) -> Result<tensor::LoadedSlice> {
+        ::malloc_trim(0);  // what it took to get here
         CHAOS_TRY(infer::ModelFile file, again());
         const infer::Config part = infer::part_of(config, portion.slice);
         CHAOS_TRY(std::shared_ptr<LoadedModel> loaded,

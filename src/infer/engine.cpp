@@ -14,6 +14,9 @@
 namespace chaos::infer {
 namespace {
 
+// With every row of the file the system maps its neighbours, too: they are given back before there are many.
+constexpr std::size_t embedded_at_once = 32;
+
 // Rows that are worth computing by halves, while the others' sums travel.
 constexpr std::size_t min_rows_of_two_lanes = 16;
 
@@ -172,12 +175,15 @@ void Engine::start() {
     values_.resize(size(part_.kv_width()));
     gates_.resize(size(part_.ffn));
     ups_.resize(size(part_.ffn));
-    pool_.run(rows, [&](std::size_t row) {
-        model_.embed(rows_[row].token, row_of(hidden_, row, config_.width));
-        angles_of(rows_[row].position, angle_steps_, row_of(cosines_, row, config_.head_width / 2),
-                  row_of(sines_, row, config_.head_width / 2));
-    });
-    if (model_.window() != nullptr) model_.release_embeddings();
+    for (std::size_t first = 0; first < rows; first += embedded_at_once) {
+        pool_.run(std::min(embedded_at_once, rows - first), [&](std::size_t place) {
+            const std::size_t row = first + place;
+            model_.embed(rows_[row].token, row_of(hidden_, row, config_.width));
+            angles_of(rows_[row].position, angle_steps_, row_of(cosines_, row, config_.head_width / 2),
+                      row_of(sines_, row, config_.head_width / 2));
+        });
+        if (model_.window() != nullptr || rows > 1) model_.release_embeddings();
+    }
     divide_into_lanes();
 }
 

@@ -45,8 +45,6 @@ Model Model::in_window(ModelFile file, const Slice& slice, std::unique_ptr<Windo
     Model model(std::move(file), slice);
     model.window_ = std::move(window);
     model.collect();
-    // Vectors have been copied; the pages they came from count as ours as long as they are mapped.
-    for (const TensorShape& shape : tensors_of(model.config())) release_mapped(model.file_.tensor(shape.name).bytes);
     return model;
 }
 
@@ -54,6 +52,8 @@ void Model::collect() {
     for (std::int64_t index = 0; index < config().layers; ++index) layers_.push_back(layer(index));
     final_norm_ = stored_vector(file_.tensor("model.norm.weight"));
     head_ = linear(config().tied_head ? embedding_name : "lm_head.weight", "");
+    // All has been copied; the pages it came from count as ours as long as they are mapped.
+    for (const TensorShape& shape : tensors_of(config())) release_mapped(file_.tensor(shape.name).bytes);
 }
 
 Linear Model::linear(const std::string& weight, const std::string& bias) const {

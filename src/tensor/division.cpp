@@ -19,6 +19,8 @@ constexpr std::uint64_t most_bytes_per_s = 1'000'000'000'000;
 // Where nobody has measured a disk.
 constexpr std::uint64_t likely_disk_bytes_per_s = 500'000'000;
 constexpr std::uint64_t max_sequences = 1024;
+// At once: more are hardly faster, and take memory for what they add up.
+constexpr std::size_t enough_tokens = 64;
 
 const wire::Able::Link* link_of(const Fact& from, NodeId to) {
     const auto& links = from.able.links();
@@ -98,7 +100,8 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
         std::ranges::min(facts, {}, [](const Fact& each) { return each.able.sequences(); }).able.sequences());
     // All compute the same: fewer tokens at once where somebody has little memory.
     const bool little = std::ranges::any_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; });
-    division.set_batch(little ? infer::Scheduler::min_batch(division.sequences()) : infer::Engine::max_tokens);
+    const std::size_t least = infer::Scheduler::min_batch(division.sequences());
+    division.set_batch(little ? least : std::max(least, enough_tokens));
 
     plan::TensorRequest request;
     request.model = infer::tensor_model(

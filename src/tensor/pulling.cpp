@@ -16,8 +16,8 @@ using std::chrono::milliseconds;
 constexpr double ask_seconds = 0.05;    // worth of one ask
 constexpr double ahead_seconds = 0.25;  // worth of all asks to one holder, and twice the round trip
 constexpr double first_guess_bytes_per_s = 8e6;
-constexpr std::uint64_t max_ahead_bytes = 12 << 20;    // of one holder
-constexpr std::uint64_t max_in_hand_bytes = 48 << 20;  // of all, until it is on disk
+constexpr std::uint64_t max_ahead_bytes = 8 << 20;     // of one holder
+constexpr std::uint64_t max_in_hand_bytes = 16 << 20;  // of all, until it is on disk
 constexpr double rate_gain = 0.5;
 constexpr double rate_seconds = 0.1;  // of arrivals that make a rate: what comes first may be a burst
 constexpr double most_duplicated = 0.03;
