@@ -158,6 +158,19 @@ tensor::MemberOptions options_of(const ServeOptions& options, const serve::Model
     return member;
 }
 
+// What this node can do.
+Result<void> measure(const ServeOptions& options, const tensor::Subject& subject, tensor::SessionOptions& session) {
+    std::uint64_t most_bytes = infer::enough_to_measure_bytes;
+    if (const std::string& budget = options.compute.memory.budget; !budget.empty()) {
+        CHAOS_TRY(session.memory_bytes, parse_bytes(budget, "--memory"));
+        CHAOS_TRY(session.program_bytes, resident_bytes());
+        most_bytes = std::min(most_bytes, session.memory_bytes / 4);
+    }
+    infer::Pool pool{threads_or_all(options.compute.threads)};
+    CHAOS_TRY(session.speed, infer::measure_speed(subject.tensors, pool, most_bytes));
+    return {};
+}
+
 }  // namespace
 
 Result<void> serve_together(const ServeOptions& given) {
@@ -181,14 +194,7 @@ Result<void> serve_together(const ServeOptions& given) {
     tensor::MemberOptions member_options =
         options_of(options, how, options.address.empty() ? open.url : options.address);
     member_options.name = opened.name;
-    {
-        infer::Pool pool{threads_or_all(options.compute.threads)};
-        CHAOS_TRY(member_options.session.speed, infer::measure_speed(subject.tensors, pool));
-    }
-    if (const std::string& budget = options.compute.memory.budget; !budget.empty()) {
-        CHAOS_TRY(member_options.session.memory_bytes, parse_bytes(budget, "--memory"));
-        CHAOS_TRY(member_options.session.program_bytes, resident_bytes());
-    }
+    CHAOS_CHECK(measure(options, subject, member_options.session));
     boost::asio::io_context loop{1};
     std::unique_ptr<serve::ModelGenerator> generator;
     std::unique_ptr<ServingControl> control;

@@ -18,7 +18,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds token_time{300};
 constexpr std::chrono::milliseconds prompt_time{100};
 constexpr std::chrono::milliseconds call_time{10};
-constexpr std::uint64_t most_bytes = std::uint64_t{96} << 20;
 constexpr std::size_t prompt_tokens = 32;
 // A piece of a matrix as large as those that a division makes.
 constexpr std::uint64_t product_bytes = std::uint64_t{4} << 20;
@@ -43,7 +42,7 @@ double mean_seconds(std::chrono::milliseconds time, const Call& call) {
 
 }  // namespace
 
-Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool) {
+Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool, std::uint64_t most_bytes) {
     CHAOS_ASSERT(!tensors.empty());
     const auto bytes_of = [](const PackedTensor& each) {
         return packed_bytes(each.shape.format, each.shape.rows, each.shape.columns);

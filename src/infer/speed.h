@@ -17,8 +17,10 @@ struct Speed {
     std::uint64_t call_ns = 0;             // of a product of next to nothing: threads that wake
 };
 
-// With weights like the largest of these matrices, no more than the model has of them and no more than some MB: those
+// With weights like the largest of these matrices, as many bytes as the model has, but no more than `most_bytes`: those
 // of a small model stay in the processor's caches, those of a large one do not. Takes half a second.
-[[nodiscard]] Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool);
+inline constexpr std::uint64_t enough_to_measure_bytes = std::uint64_t{96} << 20;
+[[nodiscard]] Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool,
+                                          std::uint64_t most_bytes = enough_to_measure_bytes);
 
 }  // namespace chaos::infer

@@ -3,7 +3,6 @@
 #include "infer/engine.h"
 #include "infer/scheduler.h"
 #include "infer/tensor_model.h"
-#include "tensor/echoes.h"
 #include "tensor/wire.h"
 
 #include <algorithm>

@@ -56,6 +56,7 @@ void Echoes::next(NodeId to, Peer& peer) {
 
 void Echoes::received(NodeId from, const wire::Echo& echo) {
     if (!echo.back()) {
+        if (echo.filling().size() > echo_bytes) return;  // nobody's measure
         wire::Echo answer = echo;
         answer.set_back(true);
         return callbacks_.send(from, answer);

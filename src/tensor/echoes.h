@@ -6,9 +6,7 @@
 // Everything is called, and calls back, in the loop's thread.
 #pragma once
 
-#include "cluster/id.h"
-
-#include "proto/session.pb.h"
+#include "tensor/wire.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -23,10 +21,6 @@
 #include <optional>
 
 namespace chaos::tensor {
-
-using cluster::NodeId;
-
-inline constexpr std::size_t echo_bytes = 32 << 10;  // of a long message
 
 class Echoes {
 public:

@@ -19,7 +19,7 @@ using Id = infer::Writer::Id;
 // Generations of a later view are later.
 constexpr unsigned attempt_bits = 20;
 // What members may have waiting with the chief.
-constexpr std::size_t max_queued = 4096;
+constexpr std::size_t max_queued = 1024;
 // What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
 // written, where nothing is, and by what was measured.
 constexpr double worth_while_writing = 0.9;
@@ -381,7 +381,9 @@ void Session::received_begin(NodeId from, const wire::Begin& message) {
 
 void Session::received_told(NodeId from, const wire::Told& message) {
     if (stage_ != Stage::whole || from != team_->chief || message.generation() != team_->generation()) return;
-    if (message.has_sampled()) drawn(message.number(), sampled_from(message.sampled()));
+    const std::int64_t token = message.sampled().token();
+    if (message.has_sampled() && token >= 0 && token < subject_.config.vocab)
+        drawn(message.number(), sampled_from(message.sampled()));
     if (message.has_ended()) ended(message.number(), ended_from(message.ended()));
 }
 
@@ -450,6 +452,7 @@ void Session::drop(Id id) {
 void Session::queue(NodeId asker, const wire::Work& message) {
     const std::uint64_t generation = message.has_ask() ? message.ask().generation() : message.drop().generation();
     if ((team_ != nullptr && generation < team_->generation()) || queue_.size() >= max_queued) return;
+    if (message.has_ask() && message.ask().tokens_size() > subject_.config.max_context) return;
     Queued queued{.generation = generation, .command = {}};
     *queued.command.mutable_asker() = to_wire(asker);
     if (message.has_ask()) {

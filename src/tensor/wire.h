@@ -15,6 +15,8 @@ namespace chaos::tensor {
 
 using cluster::NodeId;
 
+inline constexpr std::size_t echo_bytes = 32 << 10;  // of a long message that is timed (echoes.h)
+
 [[nodiscard]] std::vector<std::uint8_t> bytes_of(const wire::Work& message);
 [[nodiscard]] Result<wire::Work> work_from(std::span<const std::uint8_t> bytes);
 

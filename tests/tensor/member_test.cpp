@@ -42,7 +42,7 @@ enum class Has { files, nothing };  // of the model
 class Runner {
 public:
     Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join, Has has,
-           bool everyone) {
+           bool everyone, std::uint64_t bytes_per_s) {
         const auto files = std::make_shared<Files>(path);
         Source source{.manifest = files->manifest, .files = nullptr, .image = nullptr};
         if (has == Has::files)
@@ -60,8 +60,7 @@ public:
         options.session.sequences = 4;
         options.session.context = 256;
         options.session.everyone = everyone;
-        options.session.speed = {
-            .weight_bytes_per_s = 1'000'000'000'000, .prompt_bytes_per_s = 1'000'000'000'000, .call_ns = 100};
+        options.session.speed = {.weight_bytes_per_s = bytes_per_s, .prompt_bytes_per_s = bytes_per_s, .call_ns = 100};
         options.name = "a model";
         Subject subject{.config = files->file.config(), .tensors = infer::packed_tensors(files->file)};
         member = std::make_unique<Member>(
@@ -142,10 +141,11 @@ public:
         for (std::size_t i = 0; i < count; ++i) add();
         EXPECT_TRUE(whole());
     }
-    void add(Has has = Has::files, bool everyone = true) {
+    static constexpr std::uint64_t fast = 1'000'000'000'000;
+    void add(Has has = Has::files, bool everyone = true, std::uint64_t bytes_per_s = fast) {
         runners.push_back(std::make_unique<Runner>(
             institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address},
-            has, everyone));
+            has, everyone, bytes_per_s));
     }
     // All compute together.
     [[nodiscard]] ::testing::AssertionResult whole() {
@@ -328,6 +328,27 @@ TEST(Member, WhoWouldSlowTheOthersPassesOn) {
     team.runners[0]->leave();
     ASSERT_TRUE(client.ends());
     EXPECT_EQ(client.drawn(), alone(path, longer));
+}
+
+TEST(Member, EvenTheOneThatLeadsMayOnlyPassOn) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 60);
+    const Ids wanted = alone(path, request);
+    Team team(path, 0);
+    team.add(Has::files, false, 100'000);
+    for (int i = 0; i < 2; ++i) team.add(Has::nothing, false);
+    ASSERT_TRUE(comes([&] {
+        const Session::State leader = team.runners[0]->state();
+        return leader.whole && !leader.computes && team.runners[1]->state().whole && team.runners[2]->state().whole;
+    }));
+    std::vector<std::unique_ptr<Client>> clients;
+    for (const auto& runner : team.runners) clients.push_back(std::make_unique<Client>(*runner, request));
+    for (const auto& client : clients) {
+        ASSERT_TRUE(client->ends());
+        EXPECT_EQ(client->drawn(), wanted);
+    }
 }
 
 TEST(Member, WhatIsCancelledMakesRoom) {
