@@ -26,6 +26,7 @@ constexpr double worth_while_writing = 0.9;
 constexpr double worth_when_idle = 0.97;
 constexpr double worth_by_measure = 0.85;
 constexpr std::chrono::seconds replan_interval{10};
+constexpr std::chrono::minutes experience_lasts{10};
 // Passes that tell how fast a member is.
 constexpr std::size_t kept_passes = 64;
 constexpr std::size_t enough_passes = 16;
@@ -49,6 +50,12 @@ double median(const std::deque<double>& values) {
 
 double seconds(std::uint64_t nanoseconds) {
     return static_cast<double>(nanoseconds) * 1e-9;
+}
+
+std::vector<NodeId> members_of(const wire::Division& division) {
+    std::vector<NodeId> members;
+    for (const wire::Division::Member& member : division.members()) members.push_back(node_from(member.node()));
+    return members;
 }
 
 bool differs(std::uint64_t a, std::uint64_t b) {
@@ -133,6 +140,7 @@ void Session::tell_able() {
 // What passes have taught: what a token takes beyond its weights, or that these are faster than was thought.
 void Session::tell_if_learnt() {
     if (paces_.own_s.size() < enough_passes || !team_->loaded.model) return;
+    experience_[members_of(team_->division)] = {.token_s = median(paces_.whole_s), .when = Clock::now()};
     const double own = median(paces_.own_s);
     const auto bytes = static_cast<double>(infer::packed_bytes(team_->loaded.model->tensors()));
     const auto rate = static_cast<double>(options_.speed.weight_bytes_per_s);
@@ -245,9 +253,13 @@ void Session::lead() {
 
 bool Session::is_worth_it(const wire::Division& division) const {
     if (options_.everyone || next_) return true;
-    const double predicted = seconds(division.predicted_ns());
-    if (paces_.whole_s.size() >= enough_passes && predicted < worth_by_measure * median(paces_.whole_s)) return true;
-    return predicted <
+    double promised = seconds(division.predicted_ns());
+    // What these members took lately counts more than what a plan says.
+    const auto known = experience_.find(members_of(division));
+    if (known != experience_.end() && Clock::now() - known->second.when < experience_lasts)
+        promised = std::max(promised, known->second.token_s);
+    if (paces_.whole_s.size() >= enough_passes) return promised < worth_by_measure * median(paces_.whole_s);
+    return promised <
            (team_->computing ? worth_while_writing : worth_when_idle) * seconds(team_->division.predicted_ns());
 }
 
@@ -746,8 +758,7 @@ Session::State Session::state() const {
     if (leads()) state.reasons = reasons_;
     if (team_ == nullptr) return state;
     state.generation = team_->generation();
-    for (const wire::Division::Member& member : team_->division.members())
-        state.members.push_back(node_from(member.node()));
+    state.members = members_of(team_->division);
     state.exchange = team_->division.exchange();
     state.computes = team_->computes();
     state.whole = stage_ == Stage::whole;

@@ -185,6 +185,11 @@ private:
         std::deque<double> whole_s, own_s;
         void add(double whole, double own);
     };
+    // What a token took those who computed.
+    struct Experience {
+        double token_s = 0.0;
+        Clock::time_point when;
+    };
     struct Queued {
         std::uint64_t generation = 0;
         wire::Command command;
@@ -268,6 +273,7 @@ private:
     std::uint64_t passes_ = 0;
     std::uint64_t healed_ = 0;
     Paces paces_;
+    std::map<std::vector<NodeId>, Experience> experience_;
     std::uint64_t learnt_bytes_per_s_ = 0;  // 0: nothing learnt yet
     std::uint64_t learnt_phase_ns_ = 0;
     std::uint64_t disk_bytes_per_s_ = 0;
