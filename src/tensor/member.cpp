@@ -69,7 +69,6 @@ Result<void> Member::run() {
         else
             loop_.run_one();
     }
-    exchange_.interrupt("the node ends");
     member_.stop();
     return *ended_;
 }
@@ -98,8 +97,10 @@ void Member::go() {
     });
 }
 
+// Whoever computes may be waiting for a member that does not answer.
 void Member::end(Result<void> how) {
     if (!ended_) ended_ = std::move(how);
+    exchange_.interrupt("the node ends");
 }
 
 // ---- what the core orders

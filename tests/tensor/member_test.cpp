@@ -24,13 +24,14 @@ constexpr std::chrono::seconds patience{60};
 // A node that runs in a thread of its own.
 class Runner {
 public:
-    Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join) {
+    Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join,
+           cluster::Nanoseconds detect) {
         infer::ModelFile file = infer::ModelFile::open(path).value();
         const SecretKey key = SecretKey::generate();
         MemberOptions options;
         options.live.listen = {"127.0.0.1:0"};
-        options.live.core.detect = 500 * cluster::millisecond;
-        options.live.core.heartbeat = options.live.core.detect / 4;
+        options.live.core.detect = detect;
+        options.live.core.heartbeat = 125 * cluster::millisecond;
         options.live.core.links_wanted = 16;
         options.live.core.may_found = join.empty();
         options.join = std::move(join);
@@ -100,13 +101,15 @@ template <class Condition>
 
 class Team {
 public:
-    Team(const std::filesystem::path& path, std::size_t count) : path_(path) {
+    Team(const std::filesystem::path& path, std::size_t count, cluster::Nanoseconds detect = 500 * cluster::millisecond)
+        : path_(path), detect_(detect) {
         for (std::size_t i = 0; i < count; ++i) add();
         EXPECT_TRUE(whole());
     }
     void add() {
         runners.push_back(std::make_unique<Runner>(
-            institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address}));
+            institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address},
+            detect_));
     }
     // All compute together.
     [[nodiscard]] ::testing::AssertionResult whole() {
@@ -122,6 +125,7 @@ public:
 private:
     SecretKey institution_ = SecretKey::generate();
     std::filesystem::path path_;
+    cluster::Nanoseconds detect_;
 };
 
 infer::Request request_for(const Ids& prompt, std::size_t tokens, const infer::Sampling& sampling = {}) {
@@ -236,6 +240,28 @@ TEST(Member, ATextGoesOnWhenMembersGoAndCome) {
     team.add();
     ASSERT_TRUE(client.ends());
     EXPECT_EQ(client.drawn(), wanted);
+}
+
+// It computes with one that does not answer any more, and without whom nobody can be let go; to find that out takes
+// longer than it has.
+TEST(Member, WhoIsToldTwiceToLeaveGoesAtOnce) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    Team team(path, 2, 2 * std::chrono::nanoseconds(patience).count());
+    Runner& leaver = *team.runners[1];
+    Client client(leaver, request_for(prompt, 200));
+    ASSERT_TRUE(comes([&] { return client.size() > 0; }));
+    std::promise<void> frozen;
+    std::promise<void> thaw;
+    asio::post(team.runners[0]->loop, [&] {
+        frozen.set_value();
+        thaw.get_future().wait();
+    });
+    frozen.get_future().wait();
+    const auto left = std::async(std::launch::async, [&] { leaver.leave(); });
+    EXPECT_EQ(left.wait_for(patience), std::future_status::ready);
+    thaw.set_value();
 }
 
 TEST(Member, WhatIsCancelledMakesRoom) {
