@@ -107,7 +107,6 @@ Result<void> Member::run() {
         else
             loop_.run_one();
     }
-    exchange_.interrupt("the node ends");
     member_.stop();
     return *ended_;
 }
@@ -136,8 +135,10 @@ void Member::go() {
     });
 }
 
+// Whoever computes may be waiting for a member that does not answer.
 void Member::end(Result<void> how) {
     if (!ended_) ended_ = std::move(how);
+    exchange_.interrupt("the node ends");
 }
 
 // ---- what the core orders

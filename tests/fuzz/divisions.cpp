@@ -88,7 +88,7 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
     able.mutable_able()->set_context(16);
     able.mutable_able()->set_sequences(1);
     wire::Able::Link& link = *able.mutable_able()->add_links();
-    *link.mutable_peer() = to_wire({1, 1});
+    *link.mutable_peer() = to_wire(NodeId{1, 1});
     link.set_little_ns(1'000'000);
     link.set_much_ns(1'100'000);
     add(1, able);
@@ -100,7 +100,7 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
     of.set_batch(64);
     for (std::uint32_t place = 0; place < 2; ++place) {
         wire::Division::Member& member = *of.add_members();
-        *member.mutable_node() = to_wire({place + 1, 0});
+        *member.mutable_node() = to_wire(NodeId{place + 1, 0});
         member.mutable_heads()->set_first(2 * place);
         member.mutable_heads()->set_count(2);
         member.mutable_ffn()->set_first(64 * place);
@@ -110,7 +110,10 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
     }
     add(0, division);
     wire::Work ask;
-    *ask.mutable_ask() = to_wire(infer::Request{.prompt = {1, 2, 3}, .max_tokens = 5});
+    infer::Request request;
+    request.prompt = {1, 2, 3};
+    request.max_tokens = 5;
+    *ask.mutable_ask() = to_wire(request);
     add(0, ask);
     return seeds;
 }

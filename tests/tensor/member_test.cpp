@@ -42,7 +42,7 @@ enum class Has { files, nothing };  // of the model
 class Runner {
 public:
     Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join, Has has,
-           bool everyone, std::uint64_t bytes_per_s) {
+           bool everyone, std::uint64_t bytes_per_s, cluster::Nanoseconds detect) {
         const auto files = std::make_shared<Files>(path);
         Source source{.manifest = files->manifest, .files = nullptr, .image = nullptr};
         if (has == Has::files)
@@ -52,8 +52,8 @@ public:
         const SecretKey key = SecretKey::generate();
         MemberOptions options;
         options.live.listen = {"127.0.0.1:0"};
-        options.live.core.detect = 500 * cluster::millisecond;
-        options.live.core.heartbeat = options.live.core.detect / 4;
+        options.live.core.detect = detect;
+        options.live.core.heartbeat = 125 * cluster::millisecond;
         options.live.core.links_wanted = 16;
         options.live.core.may_found = join.empty();
         options.join = std::move(join);
@@ -137,7 +137,8 @@ template <class Condition>
 
 class Team {
 public:
-    Team(const std::filesystem::path& path, std::size_t count) : path_(path) {
+    Team(const std::filesystem::path& path, std::size_t count, cluster::Nanoseconds detect = 500 * cluster::millisecond)
+        : path_(path), detect_(detect) {
         for (std::size_t i = 0; i < count; ++i) add();
         EXPECT_TRUE(whole());
     }
@@ -145,7 +146,7 @@ public:
     void add(Has has = Has::files, bool everyone = true, std::uint64_t bytes_per_s = fast) {
         runners.push_back(std::make_unique<Runner>(
             institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address},
-            has, everyone, bytes_per_s));
+            has, everyone, bytes_per_s, detect_));
     }
     // All compute together.
     [[nodiscard]] ::testing::AssertionResult whole() {
@@ -161,6 +162,7 @@ public:
 private:
     SecretKey institution_ = SecretKey::generate();
     std::filesystem::path path_;
+    cluster::Nanoseconds detect_;
 };
 
 infer::Request request_for(const Ids& prompt, std::size_t tokens, const infer::Sampling& sampling = {}) {
@@ -349,6 +351,28 @@ TEST(Member, EvenTheOneThatLeadsMayOnlyPassOn) {
         ASSERT_TRUE(client->ends());
         EXPECT_EQ(client->drawn(), wanted);
     }
+}
+
+// It computes with one that does not answer any more, and without whom nobody can be let go; to find that out takes
+// longer than it has.
+TEST(Member, WhoIsToldTwiceToLeaveGoesAtOnce) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    Team team(path, 2, 2 * std::chrono::nanoseconds(patience).count());
+    Runner& leaver = *team.runners[1];
+    Client client(leaver, request_for(prompt, 200));
+    ASSERT_TRUE(comes([&] { return client.size() > 0; }));
+    std::promise<void> frozen;
+    std::promise<void> thaw;
+    asio::post(team.runners[0]->loop, [&] {
+        frozen.set_value();
+        thaw.get_future().wait();
+    });
+    frozen.get_future().wait();
+    const auto left = std::async(std::launch::async, [&] { leaver.leave(); });
+    EXPECT_EQ(left.wait_for(patience), std::future_status::ready);
+    thaw.set_value();
 }
 
 TEST(Member, WhatIsCancelledMakesRoom) {
