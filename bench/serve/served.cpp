@@ -69,7 +69,7 @@ Result<ServedNode> ServedNode::launch(const NodeStart& start) {
 
 // "... answers at http://127.0.0.1:34567/v1; ..."
 Result<void> ServedNode::wait_until_it_answers() {
-    if (!process_.wait_for_output("/v1")) return Error{"chaos serve ended: " + process_.err()};
+    CHAOS_CHECK(wait_for([this] { return process_.out().find("/v1") != std::string::npos; }, "to answer"));
     const std::string out = process_.out();
     const std::string before = "http://";
     const std::size_t at = out.find(before);
@@ -116,12 +116,15 @@ bool ServedNode::is_with(std::size_t others) const {
 }
 
 Result<void> ServedNode::wait_until_with(std::size_t others) const {
+    return wait_for([&] { return is_with(others); }, "to compute with " + std::to_string(others) + " others");
+}
+
+Result<void> ServedNode::wait_for(const std::function<bool()>& condition, const std::string& what) const {
     const auto limit = std::chrono::steady_clock::now() + patience;
-    while (!is_with(others)) {
+    while (!condition()) {
         if (process_.ended()) return Error{"chaos serve ended: " + process_.out() + process_.err()};
         if (std::chrono::steady_clock::now() > limit)
-            return Error{"a node does not get to compute with " + std::to_string(others) +
-                         " others: " + process_.out()};
+            return Error{"a node does not get " + what + ": " + process_.out() + process_.err()};
         std::this_thread::sleep_for(pause);
     }
     return {};
