@@ -129,7 +129,10 @@ void add_compute_options(CLI::App& command, cli::ComputeOptions& options) {
 void add_serve(CLI::App& program, Job& job) {
     auto options = std::make_shared<cli::ServeOptions>();
     CLI::App* command = program.add_subcommand("serve", "Let a model answer over HTTP, as OpenAI's API does");
-    command->add_option("model", options->model, model_help)->required()->type_name("MODEL");
+    command
+        ->add_option("model", options->model,
+                     std::string(model_help) + "; with --join it may be left out: this node gets its part from others")
+        ->type_name("MODEL");
     command->add_option("--listen", options->listen, "Where (default: 127.0.0.1:8080, for this machine only)")
         ->type_name("ADDR");
     command->add_option("--api-key", options->api_keys, "Clients must have this key; may be repeated")
@@ -157,6 +160,8 @@ void add_serve(CLI::App& program, Job& job) {
     command->add_option("--detect-ms", options->detect_ms, "Silence that fails a link to a node (default: 1000)")
         ->check(CLI::Range(50, 600'000))
         ->type_name("MS");
+    command->add_flag("--everyone", options->everyone,
+                      "All nodes compute, even where fewer were faster (as the longest-standing node has it)");
     command->footer(
         "/v1/models, /v1/chat/completions and /v1/completions are OpenAI's, / is a page to chat, /metrics is for\n"
         "Prometheus, /livez and /readyz are for whoever watches over it. docs/serving.md says more.\n"
@@ -165,7 +170,7 @@ void add_serve(CLI::App& program, Job& job) {
         "  chaos serve my-model\n"
         "  chaos serve llama-q4_0.gguf --listen 0.0.0.0:8080 --api-key-file keys --parallel 8\n"
         "  chaos serve my-model --dir a                               # with others, who join by the same address:\n"
-        "  chaos serve my-model --dir b --listen :8081 --join 127.0.0.1:8080\n");
+        "  chaos serve --dir b --listen :8081 --join 127.0.0.1:8080   # needs no files: gets its part of the model\n");
     command->callback([&job, options] { job = [options] { return cli::serve(*options); }; });
 }
 

@@ -13,7 +13,7 @@ std::string model_name(const std::filesystem::path& path) {
     return last.extension() == ".gguf" ? last.stem().string() : last.string();
 }
 
-Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, const std::filesystem::path& path,
+Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, const std::string& name,
                                                    const ComputeOptions& options) {
     const auto most = static_cast<std::size_t>(config.max_context);
     if (options.context > most)
@@ -22,7 +22,7 @@ Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, 
     // Every sequence may need room for all of it, so without a wish it is not more than most conversations take.
     constexpr std::size_t enough = 8192;
     serve::ModelGeneratorOptions how;
-    how.name = model_name(path);
+    how.name = name;
     how.parallel = options.parallel;
     how.context = options.context > 0 ? options.context : std::min(most, enough);
     return how;
@@ -32,7 +32,7 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const 
                                                    const ComputeOptions& options) {
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
     CHAOS_TRY(auto format, infer::chat_format_of(file));
-    CHAOS_TRY(const auto how, how_to_answer(file.config(), path, options));
+    CHAOS_TRY(const auto how, how_to_answer(file.config(), model_name(path), options));
     const std::size_t tokens = infer::Scheduler::min_batch(how.parallel);
     const LoadOptions needs = {
         .threads = options.threads,

@@ -15,8 +15,7 @@ namespace chaos::cli {
 [[nodiscard]] std::string model_name(const std::filesystem::path& path);
 
 // How a model answers: its name, its texts at once, their length.
-[[nodiscard]] Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config,
-                                                                 const std::filesystem::path& path,
+[[nodiscard]] Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, const std::string& name,
                                                                  const ComputeOptions& options);
 
 class ChatModel {

@@ -209,7 +209,7 @@ struct ComputeOptions {
 };
 
 struct ServeOptions {
-    std::filesystem::path model;
+    std::filesystem::path model;  // none: with `join`, as the others have it
     std::string listen = "127.0.0.1:8080";
     std::vector<std::string> api_keys;
     std::filesystem::path api_key_file;
@@ -223,6 +223,7 @@ struct ServeOptions {
     std::string certificate;        // likewise
     std::string institution;        // of this machine, that vouches for it
     std::uint32_t detect_ms = 1000;
+    bool everyone = false;  // all compute, even where fewer were faster
 
     [[nodiscard]] bool with_others() const { return !dir.empty() || !join.empty() || local > 0; }
 };

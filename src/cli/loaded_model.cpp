@@ -35,7 +35,7 @@ Result<std::uint64_t> budget_of(const LoadOptions& options) {
     if (!options.memory.budget.empty()) return parse_bytes(options.memory.budget, "--memory");
     CHAOS_TRY(const std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
     // Some stays for others; what the program has already is not among the available.
-    CHAOS_TRY(const std::uint64_t resident, memory_field("/proc/self/status", "VmRSS:"));
+    CHAOS_TRY(const std::uint64_t resident, resident_bytes());
     return available / 10 * 9 + resident;
 }
 
@@ -54,24 +54,6 @@ std::vector<infer::Batch> batches_of(const infer::Config& config, const infer::S
     }
 }
 
-Result<std::filesystem::path> folder_of(const std::filesystem::path& named) {
-    if (!named.empty()) return named;
-    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
-        return std::filesystem::path(folder) / "chaos";
-    if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
-        return std::filesystem::path(home) / ".cache" / "chaos";
-    return Error{"weights that do not fit into memory are kept packed on disk: name a folder for them by --cache"};
-}
-
-Result<infer::PackedFolder> packed_folder(const MemoryOptions& options) {
-    infer::PackedFolder folder;
-    CHAOS_TRY(folder.path, folder_of(options.cache));
-    if (!options.cache_limit.empty()) {
-        CHAOS_TRY(folder.limit_bytes, parse_bytes(options.cache_limit, "--cache-limit"));
-    }
-    return folder;
-}
-
 void show_forecast(const LoadedModel& loaded) {
     const infer::Window& window = *loaded.model->window();
     const infer::Forecast& forecast = *loaded.forecast;
@@ -87,25 +69,50 @@ std::size_t threads_or_all(std::size_t threads) {
     return threads > 0 ? threads : std::max<std::size_t>(1, std::thread::hardware_concurrency());
 }
 
+Result<std::uint64_t> resident_bytes() {
+    return memory_field("/proc/self/status", "VmRSS:");
+}
+
+Result<std::filesystem::path> cache_folder(const MemoryOptions& options) {
+    if (!options.cache.empty()) return options.cache;
+    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
+        return std::filesystem::path(folder) / "chaos";
+    if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+        return std::filesystem::path(home) / ".cache" / "chaos";
+    return Error{"there is no folder for what is kept on disk of models: name one by --cache"};
+}
+
+Result<std::uint64_t> cache_limit_bytes(const MemoryOptions& options) {
+    if (options.cache_limit.empty()) return infer::PackedFolder{}.limit_bytes;
+    return parse_bytes(options.cache_limit, "--cache-limit");
+}
+
 Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const LoadOptions& options) {
     CHAOS_TRY(const std::uint64_t budget, budget_of(options));
     const infer::Slice slice = options.slice.value_or(infer::whole(file.config()));
     const std::vector<infer::PackedTensor> tensors = infer::packed_tensors(file, slice);
     const std::vector<infer::Part> parts = infer::parts_of(tensors);
-    CHAOS_TRY(const std::uint64_t resident, memory_field("/proc/self/status", "VmRSS:"));
+    CHAOS_TRY(const std::uint64_t resident, resident_bytes());
     const std::vector<infer::Batch> batches = batches_of(file.config(), slice, options);
-    CHAOS_TRY(const infer::WindowPlan plan, infer::plan_window({.budget_bytes = budget,
-                                                                .program_bytes = resident + later_bytes,
-                                                                .cache_bytes = options.kv_bytes,
-                                                                .batches = batches,
-                                                                .parts = parts}));
+    infer::WindowPlan plan;
+    plan.resident = true;
+    // Who only relays for others has no weights.
+    if (!parts.empty()) {
+        CHAOS_TRY(plan, infer::plan_window({.budget_bytes = budget,
+                                            .program_bytes = resident + later_bytes,
+                                            .cache_bytes = options.kv_bytes,
+                                            .batches = batches,
+                                            .parts = parts}));
+    }
     auto loaded = std::make_unique<LoadedModel>(threads_or_all(options.threads));
     const std::string name = file.path().filename().string();
     if (plan.resident) {
         CHAOS_TRY(loaded->model,
                   infer::Model::load(std::move(file), slice, loaded->pool, progress_on_terminal("loading " + name)));
     } else {
-        CHAOS_TRY(const infer::PackedFolder cache, packed_folder(options.memory));
+        infer::PackedFolder cache;
+        CHAOS_TRY(cache.path, cache_folder(options.memory));
+        CHAOS_TRY(cache.limit_bytes, cache_limit_bytes(options.memory));
         const infer::Progress packing = progress_on_terminal("packing " + name + " into " + cache.path.string());
         CHAOS_TRY(const auto path, infer::packed_file(file, tensors, cache, loaded->pool, packing));
         CHAOS_TRY(auto window, infer::Window::open(path, parts, plan, progress_on_terminal("loading " + name)));

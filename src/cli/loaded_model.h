@@ -43,6 +43,12 @@ struct LoadOptions {
 
 [[nodiscard]] std::size_t threads_or_all(std::size_t threads);
 
+// What this process has in memory now.
+[[nodiscard]] Result<std::uint64_t> resident_bytes();
+// Where things are kept that can be made again.
+[[nodiscard]] Result<std::filesystem::path> cache_folder(const MemoryOptions& options);
+[[nodiscard]] Result<std::uint64_t> cache_limit_bytes(const MemoryOptions& options);
+
 // Shows on a terminal, in place, how much of something is done; elsewhere nothing.
 [[nodiscard]] infer::Progress progress_on_terminal(const std::string& what);
 

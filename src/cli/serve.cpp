@@ -6,6 +6,7 @@ namespace chaos::cli {
 
 Result<void> serve(const ServeOptions& options) {
     if (options.with_others()) return serve_together(options);
+    if (options.model.empty()) return Error{"name a model: a folder of Hugging Face's, or a GGUF file"};
     CHAOS_TRY(auto file, infer::ModelFile::open(options.model));
     CHAOS_TRY(const OpenService open, open_service(options));
     Serving serving(*open.service);

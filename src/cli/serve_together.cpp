@@ -1,10 +1,12 @@
 // chaos serve --dir, --join, --local: a model that several nodes compute together; each of them answers.
-#include "base/hash.h"
 #include "cli/chat_model.h"
 #include "cli/serving.h"
+#include "cli/serving_control.h"
 #include "elastic/run_folder.h"
 #include "infer/model_text.h"
+#include "infer/speed.h"
 #include "node/identity.h"
+#include "tensor/enquiry.h"
 #include "tensor/member.h"
 
 #include <boost/asio/post.hpp>
@@ -20,18 +22,59 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What tells models apart: shapes, and the beginnings of all tensors.
-cluster::Name name_of(const infer::ModelFile& file) {
-    constexpr std::size_t beginning = 4096;
-    Sha256 hash;
-    for (const infer::TensorShape& shape : infer::tensors_of(file.config())) {
-        const infer::StoredTensor& tensor = file.tensor(shape.name);
-        hash.add(shape.name);
-        const std::array numbers = {static_cast<std::uint64_t>(tensor.type), tensor.rows, tensor.columns};
-        hash.add(std::as_bytes(std::span(numbers)));
-        hash.add(tensor.bytes.first(std::min(tensor.bytes.size(), beginning)));
-    }
-    return hash.finish();
+void say(const std::string& text) {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+}
+
+// What this node has of the model, and what it is.
+struct Opened {
+    std::string name;  // for clients
+    tensor::Source source;
+    infer::ModelFile model;  // whose weights need not all be here
+    std::function<Result<infer::ModelFile>()> again;
+};
+
+// Its files lie here.
+Result<Opened> open_files(const ServeOptions& options, const fs::path& dir) {
+    struct Files {
+        explicit Files(infer::ModelFile opened) : file(std::move(opened)) {}
+        infer::ModelFile file;
+        std::optional<infer::FileUnits> units;
+    };
+    CHAOS_TRY(infer::ModelFile file, infer::ModelFile::open(options.model));
+    CHAOS_TRY(infer::ModelFile again, infer::ModelFile::open(options.model));
+    const auto files = std::make_shared<Files>(std::move(file));
+    CHAOS_TRY(files->units, infer::FileUnits::open(files->file));
+    const std::string name = model_name(options.model);
+    // Where there is no home, the node's own folder does.
+    const auto cache = cache_folder(options.compute.memory);
+    infer::Pool pool{threads_or_all(options.compute.threads)};
+    CHAOS_TRY(infer::Manifest manifest,
+              infer::manifest_of(files->file, *files->units, (cache ? *cache : dir) / "manifests", pool,
+                                 progress_on_terminal("hashing " + name)));
+    return Opened{.name = name,
+                  .source = {.manifest = std::move(manifest),
+                             .files = std::shared_ptr<const infer::UnitSource>(files, &*files->units),
+                             .image = nullptr},
+                  .model = std::move(again),
+                  .again = [path = options.model] { return infer::ModelFile::open(path); }};
+}
+
+// Others have it.
+Result<Opened> ask_others(const ServeOptions& options, const fs::path& dir, const node::Identity& identity) {
+    if (options.join.empty())
+        return Error{"name a model; or, with --join, a node that has it: then this one gets its part from there"};
+    boost::asio::io_context loop{1};
+    tensor::EnquiryOptions enquiry{.addresses = options.join, .links = {}, .folder = dir / "models"};
+    CHAOS_TRY(enquiry.limit_bytes, cache_limit_bytes(options.compute.memory));
+    enquiry.note = say;
+    CHAOS_TRY(tensor::FoundModel found, tensor::find_model(loop, identity.key, identity.credential, enquiry));
+    CHAOS_TRY(infer::ModelFile model, found.image->open_model());
+    return Opened{.name = found.name,
+                  .source = {.manifest = found.image->manifest(), .files = nullptr, .image = found.image},
+                  .model = std::move(model),
+                  .again = [image = found.image] { return image->open_model(); }};
 }
 
 // Further processes of this machine, which end with this one.
@@ -81,7 +124,8 @@ std::vector<std::string> words_for(const ServeOptions& options, const fs::path& 
                                       "--parallel",
                                       std::to_string(options.compute.parallel),
                                       "--detect-ms",
-                                      std::to_string(options.detect_ms)};
+                                      std::to_string(options.detect_ms),
+                                      "--everyone"};
     const auto add = [&](const std::string& name, const std::string& value) {
         if (value.empty()) return;
         words.push_back(name);
@@ -109,6 +153,7 @@ tensor::MemberOptions options_of(const ServeOptions& options, const serve::Model
     member.join = options.join;
     member.session.sequences = how.parallel;
     member.session.context = how.context;
+    member.session.everyone = options.everyone || options.local > 1;
     return member;
 }
 
@@ -125,37 +170,48 @@ Result<void> serve_together(const ServeOptions& given) {
                                                                 .certificate = options.certificate,
                                                                 .institution = options.institution,
                                                                 .may_make_institution = options.join.empty()}));
-    CHAOS_TRY(const auto file, infer::ModelFile::open(options.model));
-    const infer::Config& config = file.config();
-    CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
-    CHAOS_TRY(auto format, infer::chat_format_of(file));
-    CHAOS_TRY(const auto how, how_to_answer(config, options.model, options.compute));
+    CHAOS_TRY(Opened opened, options.model.empty() ? ask_others(options, dir, identity) : open_files(options, dir));
+    tensor::Subject subject{.config = opened.model.config(), .tensors = infer::packed_tensors(opened.model)};
+    CHAOS_TRY(auto tokenizer, infer::tokenizer_of(opened.model));
+    CHAOS_TRY(auto format, infer::chat_format_of(opened.model));
+    CHAOS_TRY(const auto how, how_to_answer(subject.config, opened.name, options.compute));
     CHAOS_TRY(const OpenService open, open_service(options));
 
     tensor::MemberOptions member_options =
         options_of(options, how, options.address.empty() ? open.url : options.address);
-    member_options.model = name_of(file);
+    member_options.name = opened.name;
+    {
+        infer::Pool pool{threads_or_all(options.compute.threads)};
+        CHAOS_TRY(member_options.session.speed, infer::measure_speed(subject.tensors, pool));
+    }
     if (const std::string& budget = options.compute.memory.budget; !budget.empty()) {
         CHAOS_TRY(member_options.session.memory_bytes, parse_bytes(budget, "--memory"));
+        CHAOS_TRY(member_options.session.program_bytes, resident_bytes());
     }
     boost::asio::io_context loop{1};
     std::unique_ptr<serve::ModelGenerator> generator;
+    std::unique_ptr<ServingControl> control;
     bool announced = false;
-    const auto load = [&options, &config, &how](const infer::Slice& slice,
-                                                std::size_t batch) -> Result<tensor::LoadedSlice> {
-        CHAOS_TRY(auto again, infer::ModelFile::open(options.model));
-        const infer::Config part = infer::part_of(config, slice);
+    const auto load = [&options, &config = subject.config,
+                       &again = opened.again](const tensor::Portion& portion) -> Result<tensor::LoadedSlice> {
+        CHAOS_TRY(infer::ModelFile file, again());
+        const infer::Config part = infer::part_of(config, portion.slice);
         CHAOS_TRY(std::shared_ptr<LoadedModel> loaded,
-                  load_model(std::move(again),
-                             {.threads = options.compute.threads,
-                              .memory = options.compute.memory,
-                              .kv_bytes = how.parallel * infer::KvCache::bytes(part, how.context, infer::KvType::f16),
-                              .min_tokens = batch,
-                              .logits = infer::Scheduler::min_batch(how.parallel),
-                              .slice = slice}));
-        return tensor::LoadedSlice{&*loaded->model, &loaded->pool, loaded};
+                  load_model(
+                      std::move(file),
+                      {.threads = options.compute.threads,
+                       .memory = options.compute.memory,
+                       .kv_bytes = portion.sequences * infer::KvCache::bytes(part, portion.context, infer::KvType::f16),
+                       .min_tokens = portion.batch,
+                       .logits = infer::Scheduler::min_batch(portion.sequences),
+                       .slice = portion.slice}));
+        return tensor::LoadedSlice{
+            .model = &*loaded->model,
+            .pool = &loaded->pool,
+            .disk_bytes_per_s = loaded->forecast ? static_cast<std::uint64_t>(loaded->forecast->disk_bytes_per_s) : 0,
+            .owner = loaded};
     };
-    tensor::Member member(loop, identity.key, identity.credential, member_options, config,
+    tensor::Member member(loop, identity.key, identity.credential, member_options, subject, opened.source,
                           {.load = load,
                            .whole =
                                [&] {
@@ -165,19 +221,20 @@ Result<void> serve_together(const ServeOptions& given) {
                                    announce(open, how.name);
                                },
                            .note =
-                               [](const std::string& text) {
-                                   std::printf("%s\n", text.c_str());
-                                   std::fflush(stdout);
+                               [&control](const std::string& text) {
+                                   say(text);
+                                   if (control != nullptr) control->changed();
                                }});
-    generator = serve::ModelGenerator::make(member.writer(), config, std::move(tokenizer), std::move(format), how);
+    generator =
+        serve::ModelGenerator::make(member.writer(), subject.config, std::move(tokenizer), std::move(format), how);
     open.service->pass_on_tls([&](int descriptor) {
         boost::asio::post(loop, [&member, descriptor] { member.live().links().adopt(descriptor); });
     });
     open.service->stop_on_signals();
+    CHAOS_TRY(control, ServingControl::open(loop, dir, member, how.name));
     CHAOS_CHECK(member.start());
-    std::printf("node %s in %s; others join with --join %s\n", cluster::brief(member.live().id()).c_str(),
-                dir.string().c_str(), member.live().address().c_str());
-    std::fflush(stdout);
+    say("node " + cluster::brief(member.live().id()) + " in " + dir.string() + "; others join with --join " +
+        member.live().address());
     Others others;
     for (std::size_t number = 1; number < options.local; ++number)
         CHAOS_CHECK(others.start(words_for(options, dir, number, member.live().address())));

@@ -231,6 +231,37 @@ std::string pace_line(const json& status) {
     return parts.line();
 }
 
+// Of a node that serves.
+std::string serving_lines(const json& status) {
+    Parts parts("; ");
+    const std::size_t together = field(status, "together").size();
+    parts.add(
+        "serves " + text_of(status, "model") +
+        (together > 1 ? format(", computed by %zu nodes (%s)", together, text_of(status, "exchange").c_str()) : ""));
+    if (const auto predicted = number_of(status, "predicted_ms_per_token"))
+        parts.add(format("%.3g ms per token expected", *predicted));
+    if (const auto measured = number_of(status, "measured_ms_per_token")) parts.add(format("%.3g measured", *measured));
+    Parts work("; ");
+    work.add(count_of(status, "texts") + " texts here, " + count_of(status, "passes") + " passes, " +
+             count_of(status, "healed") + " times healed");
+    if (const auto bytes = number_of(field(status, "share"), "weight_bytes"); bytes && *bytes > 0.0)
+        work.add(bytes_text(*bytes) + " of weights here");
+    return parts.line() + work.line();
+}
+
+std::string serving_members_table(const json& status) {
+    Table table({{"member"}, {"standing"}, {"part"}, {"since epoch", Align::right}, {"address"}});
+    const json& together = field(status, "together");
+    for (const json& member : field(status, "members")) {
+        const json& self = field(member, "self");
+        const bool computes = std::find(together.begin(), together.end(), field(member, "node")) != together.end();
+        table.add(self.is_boolean() && self.get<bool>() ? '*' : ' ',
+                  {brief_of(member, "node"), text_of(member, "standing"), computes ? "computes" : "passes on",
+                   count_of(member, "since_epoch"), text_of(member, "address")});
+    }
+    return table.text(max_members_shown);
+}
+
 std::string members_table(const json& status) {
     const std::optional<double> batch = number_of(status, "batch");
     Table table({{"member"},
@@ -284,8 +315,11 @@ std::string connections_table(const json& status) {
 }  // namespace
 
 std::string status_text(const json& status) {
-    std::string text = who_line(status) + run_line(status) + loss_line(status) + pace_line(status) +
-                       members_table(status) + links_table(status) + connections_table(status);
+    const bool serves = field(status, "together").is_array();
+    std::string text = who_line(status) +
+                       (serves ? serving_lines(status) + serving_members_table(status)
+                               : run_line(status) + loss_line(status) + pace_line(status) + members_table(status)) +
+                       links_table(status) + connections_table(status);
     if (const std::string why = text_of(status, "why"); !why.empty()) text += "\n" + why + "\n";
     return text;
 }

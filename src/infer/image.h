@@ -51,6 +51,9 @@ public:
 
     [[nodiscard]] const Manifest& manifest() const { return manifest_; }
     [[nodiscard]] const Digest& identity() const { return identity_; }
+    [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+    // Whether the limit has room for the whole model, were it alone.
+    [[nodiscard]] bool may_hold_all() const { return layout_.bytes <= limit_bytes_; }
 
     // All of these may be called by any thread.
     [[nodiscard]] const Layout& layout() const override { return layout_; }

@@ -74,6 +74,8 @@ bool Scheduler::step() {
     std::vector<Sequence*> members;
     std::vector<std::vector<TokenId>> tokens;
     plan(members, tokens);
+    computed_ = 0;
+    for (const std::vector<TokenId>& each : tokens) computed_ += each.size();
     if (members.empty()) return false;
 
     std::vector<Piece> pieces;

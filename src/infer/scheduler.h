@@ -100,6 +100,8 @@ public:
     [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
     // Why the engine could not compute the last step; nothing: it could.
     [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
+    // Tokens that the last step computed, of all texts.
+    [[nodiscard]] std::size_t computed() const { return computed_; }
     // Guessed tokens, and those of them that were right.
     [[nodiscard]] std::uint64_t guessed() const { return guessed_; }
     [[nodiscard]] std::uint64_t guessed_right() const { return guessed_right_; }
@@ -138,6 +140,7 @@ private:
     std::deque<Job> waiting_;
     std::vector<float> changed_logits_;
     std::optional<Error> failure_;
+    std::size_t computed_ = 0;
     Id next_id_ = 1;
     std::uint64_t clock_ = 0;
     std::uint64_t guessed_ = 0;

@@ -272,18 +272,30 @@ Result<Layout> layout_of(Outline outline) {
     return Maker(std::move(outline)).make();
 }
 
+namespace {
+
+// Marks those that have something of a range of the image.
+void need(const Layout& layout, const Unit& range, std::vector<bool>& needed) {
+    if (range.bytes == 0) return;
+    auto unit = std::ranges::upper_bound(layout.units, range.offset, {}, &Unit::offset) - layout.units.begin() - 1;
+    for (; unit < std::ssize(layout.units) && layout.units[static_cast<std::size_t>(unit)].offset < range.end(); ++unit)
+        needed[static_cast<std::size_t>(unit)] = true;
+}
+
+}  // namespace
+
 std::vector<bool> units_of_slice(const Layout& layout, const Slice& slice) {
-    std::vector<bool> needed(layout.units.size());
-    const auto need = [&](const Unit& range) {
-        if (range.bytes == 0) return;
-        auto unit = std::ranges::upper_bound(layout.units, range.offset, {}, &Unit::offset) - layout.units.begin() - 1;
-        for (; unit < std::ssize(layout.units) && layout.units[static_cast<std::size_t>(unit)].offset < range.end();
-             ++unit)
-            needed[static_cast<std::size_t>(unit)] = true;
-    };
+    std::vector<bool> needed = units_of_texts(layout);
     for (const PlacedTensor& tensor : layout.tensors)
-        need(tensor.shape.vector ? Unit{tensor.offset, tensor.bytes} : range_of(tensor, layout.outline.config, slice));
-    for (const PlacedText& text : layout.texts) need({text.offset, text.bytes});
+        need(layout,
+             tensor.shape.vector ? Unit{tensor.offset, tensor.bytes} : range_of(tensor, layout.outline.config, slice),
+             needed);
+    return needed;
+}
+
+std::vector<bool> units_of_texts(const Layout& layout) {
+    std::vector<bool> needed(layout.units.size());
+    for (const PlacedText& text : layout.texts) need(layout, {text.offset, text.bytes}, needed);
     return needed;
 }
 

@@ -97,6 +97,8 @@ struct Layout {
 // For each unit, whether a slice needs it. Everybody needs the vectors, the texts and the embedding, of which a token
 // reads one row.
 [[nodiscard]] std::vector<bool> units_of_slice(const Layout& layout, const Slice& slice);
+// Likewise, whether it has to do with text.
+[[nodiscard]] std::vector<bool> units_of_texts(const Layout& layout);
 [[nodiscard]] std::uint64_t bytes_of(const Layout& layout, const std::vector<bool>& units);
 
 // Where units come from: a model's own files or an image. Any thread may read.

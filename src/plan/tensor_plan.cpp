@@ -168,7 +168,10 @@ void SetSearch::run() {
     const auto count = static_cast<std::uint32_t>(request_.devices.size());
     for (std::uint32_t rank = 0; rank < count; ++rank) consider(Mask{1} << rank);
     if (best_) alone_ns_ = best_->division.token_ns;
-    if (count <= every_set_devices) {
+    if (request_.everyone && count > 1) {
+        best_.reset();
+        consider(~Mask{0} >> (max_tensor_devices - count));
+    } else if (count <= every_set_devices) {
         try_every_set();
     } else {
         try_by_speed();

@@ -98,6 +98,7 @@ struct TensorRequest {
     // Those that the caller can do.
     std::vector<TensorExchange> exchanges = {TensorExchange::direct, TensorExchange::star, TensorExchange::tree};
     std::uint64_t candidate_bytes = 1024;  // of the likeliest tokens, in a message at the end of each token
+    bool everyone = false;                 // all devices take part, even where fewer were faster
 };
 
 struct UnitRange {

@@ -1,43 +1,185 @@
 #include "tensor/division.h"
 
+#include "infer/engine.h"
+#include "infer/scheduler.h"
+#include "infer/tensor_model.h"
+#include "tensor/echoes.h"
+#include "tensor/wire.h"
+
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 namespace chaos::tensor {
 namespace {
 
-// [0, all) in multiples of `unit`, in proportion to the members' weights.
-std::vector<infer::Extent> shares(std::int64_t all, std::int64_t unit, std::span<const std::uint64_t> weights) {
-    const auto units = static_cast<std::uint64_t>((all + unit - 1) / unit);
-    const std::uint64_t total = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0});
-    std::vector<infer::Extent> result;
-    std::uint64_t sum = 0;
-    std::int64_t first = 0;
-    for (const std::uint64_t weight : weights) {
-        sum += weight;
-        const auto units_so_far = static_cast<std::int64_t>((2 * units * sum + total) / (2 * total));
-        const std::int64_t end = std::min(units_so_far * unit, all);
-        result.push_back({first, end - first});
-        first = end;
+// Of a message's time, what each end computes. Only the sum of both and of the delay is measured; this says how much of
+// it is spent again for every further message.
+constexpr std::uint64_t message_ns = 8'000;
+constexpr std::uint64_t most_bytes_per_s = 1'000'000'000'000;
+// Where nobody has measured a disk.
+constexpr std::uint64_t likely_disk_bytes_per_s = 500'000'000;
+constexpr std::uint64_t max_sequences = 1024;
+
+const wire::Able::Link* link_of(const Fact& from, NodeId to) {
+    const auto& links = from.able.links();
+    const auto found =
+        std::ranges::find_if(links, [&](const wire::Able::Link& link) { return node_from(link.peer()) == to; });
+    return found == links.end() ? nullptr : &*found;
+}
+
+bool linked(const Fact& a, const Fact& b) {
+    return link_of(a, b.node) != nullptr && link_of(b, a.node) != nullptr;
+}
+
+plan::SyncLink sync_link(const std::vector<Fact>& facts, std::uint32_t a, std::uint32_t b) {
+    const wire::Able::Link& there = *link_of(facts[a], facts[b].node);
+    const wire::Able::Link& back = *link_of(facts[b], facts[a].node);
+    const std::uint64_t little = (there.little_ns() + back.little_ns()) / 2;
+    const std::uint64_t much = (there.much_ns() + back.much_ns()) / 2;
+    const std::uint64_t longer = std::max<std::uint64_t>(1, much - std::min(much, little));
+    const std::uint64_t rate = std::min(echo_bytes * 1'000'000'000 / longer, most_bytes_per_s);
+    return {.a = a,
+            .b = b,
+            .a_to_b_bytes_per_s = rate,
+            .b_to_a_bytes_per_s = rate,
+            .delay_ns = little - std::min(little, 2 * message_ns)};
+}
+
+plan::TensorDevice device_of(const Fact& fact, std::uint64_t id) {
+    const wire::Able& able = fact.able;
+    plan::TensorDevice device;
+    device.id = id;
+    device.name = cluster::brief(fact.node);
+    device.weight_bytes_per_s = std::max<std::uint64_t>(1, able.weight_bytes_per_s());
+    device.prompt_bytes_per_s = able.prompt_bytes_per_s();
+    device.phase_ns = able.phase_ns();
+    device.message_ns = message_ns;
+    if (able.memory_bytes() > 0) {
+        device.memory_bytes = able.memory_bytes();
+        device.program_bytes = able.program_bytes();
+        device.disk_bytes_per_s = able.disk_bytes_per_s() > 0 ? able.disk_bytes_per_s() : likely_disk_bytes_per_s;
     }
-    return result;
+    return device;
+}
+
+void set_range(wire::Division::Range& range, const infer::Extent& extent) {
+    range.set_first(static_cast<std::uint32_t>(extent.first));
+    range.set_count(static_cast<std::uint32_t>(extent.count));
+}
+
+infer::Extent extent_of(const wire::Division::Range& range) {
+    return {.first = range.first(), .count = range.count()};
+}
+
+// Of those who compute, one that everybody can reach: the leader, if it is among them.
+std::optional<std::size_t> chief_among(const std::vector<Fact>& facts, const std::vector<std::size_t>& members,
+                                       NodeId leader) {
+    std::optional<std::size_t> chief;
+    for (std::size_t place = 0; place < members.size(); ++place) {
+        const Fact& candidate = facts[members[place]];
+        if (candidate.node == leader) return place;
+        const bool by_all = std::ranges::all_of(
+            facts, [&](const Fact& each) { return each.node == candidate.node || linked(each, candidate); });
+        if (by_all && !chief) chief = place;
+    }
+    return chief;
 }
 
 }  // namespace
 
-std::vector<infer::Slice> divide(const infer::Config& config, std::span<const Ability> members) {
-    std::vector<std::uint64_t> weights;
-    weights.reserve(members.size());
-    const bool known = std::ranges::all_of(members, [](const Ability& each) { return each.weight_bytes_per_s > 0; });
-    for (const Ability& each : members)
-        weights.push_back(known ? std::max<std::uint64_t>(1, each.weight_bytes_per_s >> 20U) : 1);
-    const auto heads = shares(config.heads, infer::head_unit(config), weights);
-    const auto ffn = shares(config.ffn, infer::ffn_unit(config), weights);
-    const auto vocab = shares(config.vocab, 1, weights);
-    std::vector<infer::Slice> slices;
-    slices.reserve(members.size());
-    for (std::size_t i = 0; i < members.size(); ++i) slices.push_back({heads[i], ffn[i], vocab[i]});
-    return slices;
+Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                       std::vector<Fact> facts, NodeId leader, bool everyone) {
+    std::ranges::sort(facts, {}, &Fact::node);
+    Divided divided;
+    wire::Division& division = divided.division;
+    division.set_context(
+        std::ranges::min(facts, {}, [](const Fact& each) { return each.able.context(); }).able.context());
+    division.set_sequences(
+        std::ranges::min(facts, {}, [](const Fact& each) { return each.able.sequences(); }).able.sequences());
+    // All compute the same: fewer tokens at once where somebody has little memory.
+    const bool little = std::ranges::any_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; });
+    division.set_batch(little ? infer::Scheduler::min_batch(division.sequences()) : infer::Engine::max_tokens);
+
+    plan::TensorRequest request;
+    request.model = infer::tensor_model(
+        config, tensors, {.context = division.context(), .sequences = division.sequences(), .batch = division.batch()});
+    request.everyone = everyone;
+    for (std::uint32_t a = 0; a < facts.size(); ++a) {
+        request.devices.push_back(device_of(facts[a], a));
+        for (std::uint32_t b = 0; b < a; ++b)
+            if (linked(facts[a], facts[b])) request.links.push_back(sync_link(facts, b, a));
+    }
+    CHAOS_TRY(const plan::TensorPlan plan, plan::plan_tensor(request));
+
+    std::vector<std::size_t> members;
+    std::vector<std::uint32_t> place(facts.size());
+    for (std::size_t i = 0; i < facts.size(); ++i) {
+        if (!plan.shares[i].member) continue;
+        place[i] = static_cast<std::uint32_t>(members.size());
+        members.push_back(i);
+    }
+    const auto chief = chief_among(facts, members, leader);
+    // Somebody would have nobody to ask: rather all compute.
+    if (!chief && !everyone) return divide(config, tensors, std::move(facts), leader, true);
+    for (const std::size_t i : members) {
+        wire::Division::Member& member = *division.add_members();
+        const infer::Slice slice = infer::slice_of(config, plan.shares[i]);
+        *member.mutable_node() = to_wire(facts[i].node);
+        set_range(*member.mutable_heads(), slice.heads);
+        set_range(*member.mutable_ffn(), slice.ffn);
+        set_range(*member.mutable_vocab(), slice.vocab);
+        member.set_parent(plan.parent.empty() ? place[i] : place[plan.parent[i]]);
+    }
+    division.set_direct(plan.parent.empty());
+    division.set_chief(static_cast<std::uint32_t>(chief.value_or(0)));
+    division.set_predicted_ns(plan.predicted_ns);
+    division.set_exchange(plan::name_of(plan.exchange));
+    divided.reasons = plan.reasons;
+    return divided;
+}
+
+Result<void> check_division(const infer::Config& config, const wire::Division& division) {
+    const auto count = static_cast<std::uint32_t>(division.members_size());
+    const auto most = static_cast<std::uint64_t>(config.max_context);
+    const std::uint64_t sequences = division.sequences();
+    if (count == 0 || division.chief() >= count || sequences == 0 || sequences > max_sequences ||
+        division.context() == 0 || division.context() > most || division.batch() > infer::Engine::max_tokens ||
+        division.batch() < infer::Scheduler::min_batch(sequences))
+        return Error{"a division of the model makes no sense"};
+    std::uint32_t roots = 0;
+    for (std::size_t place = 0; place < count; ++place) {
+        // Who follows its parents comes to the root.
+        std::size_t at = place;
+        for (std::uint32_t steps = 0; steps < count && at < count; ++steps)
+            at = division.members(static_cast<int>(at)).parent();
+        if (at >= count || division.members(static_cast<int>(at)).parent() != at)
+            return Error{"a division of the model has no way for its sums"};
+        CHAOS_CHECK(infer::check_slice(config, slice_of(division, place)));
+        if (division.members(static_cast<int>(place)).parent() == place) ++roots;
+    }
+    if (!division.direct() && roots != 1) return Error{"a division of the model has no way for its sums"};
+    return {};
+}
+
+infer::Slice slice_of(const wire::Division& division, std::size_t place) {
+    const wire::Division::Member& member = division.members(static_cast<int>(place));
+    return {.heads = extent_of(member.heads()), .ffn = extent_of(member.ffn()), .vocab = extent_of(member.vocab())};
+}
+
+std::size_t place_of(const wire::Division& division, NodeId node) {
+    const auto& members = division.members();
+    const auto found = std::ranges::find_if(
+        members, [&](const wire::Division::Member& member) { return node_from(member.node()) == node; });
+    return static_cast<std::size_t>(found - members.begin());
+}
+
+bool same(const wire::Division& a, const wire::Division& b) {
+    const auto equal = [](const wire::Division::Member& x, const wire::Division::Member& y) {
+        return x.SerializeAsString() == y.SerializeAsString();
+    };
+    return a.direct() == b.direct() && a.chief() == b.chief() && a.context() == b.context() &&
+           a.sequences() == b.sequences() && a.batch() == b.batch() &&
+           std::ranges::equal(a.members(), b.members(), equal);
 }
 
 }  // namespace chaos::tensor

@@ -1,20 +1,48 @@
-// Who has which slice of a model: a pure function of what the members can do.
+// Who computes, which slice each of them has, how sums travel: a pure function of what the members can do, by the
+// tensor plan (plan/tensor_plan.h).
 #pragma once
 
+#include "base/result.h"
+#include "cluster/id.h"
 #include "infer/config.h"
+#include "infer/packing.h"
 #include "infer/slice.h"
+#include "plan/tensor_plan.h"
+
+#include "proto/session.pb.h"
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace chaos::tensor {
 
-struct Ability {
-    std::uint64_t weight_bytes_per_s = 0;  // 0: not known
+using cluster::NodeId;
+
+struct Fact {
+    NodeId node;
+    wire::Able able;
 };
 
-// One slice for each, in their order.
-[[nodiscard]] std::vector<infer::Slice> divide(const infer::Config& config, std::span<const Ability> members);
+struct Divided {
+    wire::Division division;           // without a generation
+    std::vector<std::string> reasons;  // for people
+};
+
+// `tensors` are the whole model's. The chief is `leader` where that computes, else somebody whom all can reach.
+// `everyone`: all compute, even where fewer were faster.
+[[nodiscard]] Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                                     std::vector<Fact> facts, NodeId leader, bool everyone);
+
+// Whether somebody else's division can be computed.
+[[nodiscard]] Result<void> check_division(const infer::Config& config, const wire::Division& division);
+// By the place of a member.
+[[nodiscard]] infer::Slice slice_of(const wire::Division& division, std::size_t place);
+// The place of a node; as many as there are members where it is none.
+[[nodiscard]] std::size_t place_of(const wire::Division& division, NodeId node);
+
+// Whether the same members have the same slices, and sums go the same way.
+[[nodiscard]] bool same(const wire::Division& a, const wire::Division& b);
 
 }  // namespace chaos::tensor

@@ -12,39 +12,77 @@ namespace {
 // Nothing is lost with a node that goes: the others find out.
 constexpr std::chrono::seconds longest_leave{5};
 
+std::string bytes_text(const Digest& digest) {
+    return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
 }  // namespace
 
 Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
-               const MemberOptions& options, const infer::Config& config, Callbacks callbacks)
+               const MemberOptions& options, Subject subject, Source source, Callbacks callbacks)
     : loop_(loop),
       options_(options),
       callbacks_(std::move(callbacks)),
       context_(options.session.context),
-      vocab_(config.vocab),
+      vocab_(subject.config.vocab),
       leave_limit_(loop),
+      identity_(bytes_text(infer::identity_of(source.manifest))),
       exchange_(loop),
-      member_(loop, key, credential, options.model, options.live, *this, exchange_),
+      member_(loop, key, credential, infer::identity_of(source.manifest), options.live, *this, *this),
       rounds_(
           loop, member_.id(),
           {.tell =
                [this](const wire::Round& round) {
                    wire::Work message;
                    *message.mutable_round() = round;
-                   for (const NodeId peer : member_.links().peers())
-                       (void)member_.links().send_work(peer, bytes_of(message));
+                   for (const NodeId peer : member_.links().peers()) send(peer, message);
                },
            .applied = [this](std::uint64_t step) { member_.tell(cluster::Applied{step}); },
            .synced = [this](std::uint64_t applied) { member_.tell(cluster::Synced{.applied = applied, .root = {}}); }}),
-      session_(loop, exchange_, member_.id(), config, options.session,
-               {.send = [this](NodeId to,
-                               const wire::Work& message) { return member_.links().send_work(to, bytes_of(message)); },
-                .linked = [this] { return member_.links().peers(); },
-                .load = callbacks_.load,
-                .whole = callbacks_.whole,
-                .note = [this](const std::string& text) { note(text); },
-                .failed = [this](const Error& why) { failed(why); }},
-               told_) {
+      echoes_(loop, {.send =
+                         [this](NodeId to, const wire::Echo& echo) {
+                             wire::Work message;
+                             *message.mutable_echo() = echo;
+                             send(to, message);
+                         },
+                     .measured = [this](NodeId peer) { session_.measured(peer); }}),
+      holdings_(loop, member_.links(), transfers_, std::move(source),
+                {.send =
+                     [this](NodeId to, const wire::UnitWork& units) {
+                         wire::Work message;
+                         *message.mutable_units() = units;
+                         send(to, message);
+                     },
+                 .note = [this](const std::string& text) { note(text); }}),
+      session_(
+          loop, exchange_, member_.id(), std::move(subject), options.session,
+          {.send = [this](NodeId to,
+                          const wire::Work& message) { return member_.links().send_work(to, bytes_of(message)); },
+           .linked = [this] { return member_.links().peers(); },
+           .times = [this](NodeId peer) -> std::optional<Session::Ports::Times> {
+               const auto times = echoes_.times(peer);
+               if (!times) return std::nullopt;
+               return Session::Ports::Times{.little = times->little, .much = times->much};
+           },
+           .get = [this](const infer::Slice& slice,
+                         std::function<void(const Result<void>&)> done) { holdings_.want(slice, std::move(done)); },
+           .get_rest = [this] { holdings_.want_rest(); },
+           .load = callbacks_.load,
+           .whole = callbacks_.whole,
+           .note = [this](const std::string& text) { note(text); },
+           .failed = [this](const Error& why) { failed(why); }},
+          told_) {
     exchange_.connect(member_.links());
+    transfers_.connect(member_.links());
+}
+
+void Member::send(NodeId to, const wire::Work& message) {
+    (void)member_.links().send_work(to, bytes_of(message));  // without a link: link_down follows
+}
+
+net::BulkReceiver& Member::receiver(const net::BulkHead& head) {
+    if (head.kind == net::BulkKind::gradients) return exchange_;
+    return transfers_;
 }
 
 Member::~Member() {
@@ -136,15 +174,27 @@ void Member::left() {
 }
 void Member::stable(std::uint64_t) {}
 void Member::link_up(NodeId peer) {
+    echoes_.link_up(peer);
+    holdings_.link_up(peer);
     session_.link_up(peer);
 }
 void Member::link_down(NodeId peer) {
+    echoes_.link_down(peer);
+    holdings_.link_down(peer);
     session_.link_down(peer);
 }
 void Member::received(NodeId from, std::span<const std::uint8_t> message) {
     const auto work = work_from(message);
     if (!work) return note(cluster::brief(from) + ": " + work.error().message);
     if (work->has_round()) return rounds_.received(work->round());
+    if (work->has_echo()) return echoes_.received(from, work->echo());
+    if (work->has_units()) return holdings_.received(from, work->units());
+    if (work->has_model_ask()) {
+        wire::Work answer;
+        answer.mutable_model_answer()->set_identity(identity_);
+        answer.mutable_model_answer()->set_name(options_.name);
+        return send(from, answer);
+    }
     session_.received(from, *work);
 }
 void Member::note(const std::string& text) {

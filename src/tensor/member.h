@@ -1,13 +1,17 @@
 // A node that computes a model with others: its place in the cluster (live/member.h), the rounds that keep that going,
-// and the session. The loop's thread does everything but load: it runs the loop and, when there is something to
-// compute, computes, running the loop while it waits for the others.
+// what it has of the model (holdings.h), how far the others are (echoes.h), and the session. The loop's thread does
+// everything but load: it runs the loop and, when there is something to compute, computes, running the loop while it
+// waits for the others.
 //
 //   run(): ──► loop: messages, views, texts ──► session: compute ──► exchange: loop ──► ...
 #pragma once
 
 #include "live/member.h"
+#include "net/transfers.h"
+#include "tensor/echoes.h"
 #include "tensor/exchange.h"
 #include "tensor/gateway.h"
+#include "tensor/holdings.h"
 #include "tensor/rounds.h"
 #include "tensor/session.h"
 
@@ -25,20 +29,20 @@ struct MemberOptions {
     live::Options live;             // `folder` stays empty: nothing that was agreed outlives the cluster
     std::vector<std::string> join;  // by whom; none: begin alone
     SessionOptions session;
-    cluster::Name model{};  // what is computed: others that compute something else are refused
+    std::string name;  // of the model, for people; its identity is what others are refused by that compute another
 };
 
-class Member final : private live::Worker {
+class Member final : private live::Worker, private net::BulkReceiver {
 public:
     struct Callbacks {
         // As the session's (session.h).
-        std::function<Result<LoadedSlice>(const infer::Slice& slice, std::size_t batch)> load;
+        std::function<Result<LoadedSlice>(const Portion& portion)> load;
         std::function<void()> whole;
         std::function<void(const std::string& text)> note;
     };
 
     Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
-           const MemberOptions& options, const infer::Config& config, Callbacks callbacks);
+           const MemberOptions& options, Subject subject, Source source, Callbacks callbacks);
     ~Member() override;
     Member(const Member&) = delete;
     Member& operator=(const Member&) = delete;
@@ -54,6 +58,7 @@ public:
     [[nodiscard]] std::unique_ptr<infer::Writer> writer();
     [[nodiscard]] live::Member& live() { return member_; }
     [[nodiscard]] const Session& session() const { return session_; }
+    [[nodiscard]] const Holdings& holdings() const { return holdings_; }
 
 private:
     void adopted(const ViewPtr& view) override;
@@ -72,6 +77,13 @@ private:
     void note(const std::string& text) override;
     void failed(const Error& why) override;
 
+    // Sums are the exchange's, units are the transfers'.
+    Place place_for(NodeId from, const net::BulkHead& head) override { return receiver(head).place_for(from, head); }
+    void arrived(NodeId from, const net::BulkHead& head) override { receiver(head).arrived(from, head); }
+    void dropped(NodeId from, const net::BulkHead& head) override { receiver(head).dropped(from, head); }
+    [[nodiscard]] net::BulkReceiver& receiver(const net::BulkHead& head);
+
+    void send(NodeId to, const wire::Work& message);
     [[nodiscard]] bool is_alone() const;
     void go();
     void end(Result<void> how);
@@ -83,9 +95,13 @@ private:
     std::size_t context_;
     std::int64_t vocab_;
     asio::steady_timer leave_limit_;
+    std::string identity_;  // of the model
     LinkExchange exchange_;
+    net::Transfers transfers_;
     live::Member member_;
     Rounds rounds_;
+    Echoes echoes_;
+    Holdings holdings_;
     Session session_;
     bool leaving_ = false;
     std::optional<Result<void>> ended_;

@@ -7,6 +7,8 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 namespace chaos::tensor {
 namespace {
@@ -16,8 +18,21 @@ using Id = infer::Writer::Id;
 
 // Generations of a later view are later.
 constexpr unsigned attempt_bits = 20;
-// What a member may have waiting with the leader.
+// What members may have waiting with the chief.
 constexpr std::size_t max_queued = 4096;
+// What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
+// written, where nothing is, and by what was measured.
+constexpr double worth_while_writing = 0.9;
+constexpr double worth_when_idle = 0.97;
+constexpr double worth_by_measure = 0.85;
+constexpr std::chrono::seconds replan_interval{10};
+// Passes that tell how fast a member is.
+constexpr std::size_t kept_passes = 64;
+constexpr std::size_t enough_passes = 16;
+constexpr double worth_telling = 0.1;
+// A layer's half calls the pool so often, and does some things alone.
+constexpr std::uint64_t calls_of_a_phase = 3;
+constexpr std::uint64_t alone_ns = 4'000;
 
 std::vector<std::byte> encoded(const wire::Commands& commands) {
     std::vector<std::byte> bytes(commands.ByteSizeLong());
@@ -25,45 +40,56 @@ std::vector<std::byte> encoded(const wire::Commands& commands) {
     return bytes;
 }
 
-// Tokens of a pass: all members compute the same. Fewer where somebody has little memory.
-std::size_t batch_of(const wire::Division& division, std::size_t sequences) {
-    const bool little = std::ranges::any_of(
-        division.members(), [](const wire::Division::Member& member) { return member.able().memory_bytes() > 0; });
-    return little ? infer::Scheduler::min_batch(sequences) : infer::Engine::max_tokens;
+double median(const std::deque<double>& values) {
+    std::vector<double> sorted(values.begin(), values.end());
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
 }
 
-// Whether everybody is linked with everybody: then sums go directly, else by the leader.
-bool all_linked(const wire::Division& division) {
-    const auto linked = [](const wire::Division::Member& a, const wire::Division::Member& b) {
-        return std::ranges::any_of(a.able().linked(),
-                                   [&](const wire::Node& node) { return node_from(node) == node_from(b.node()); });
-    };
-    return std::ranges::all_of(division.members(), [&](const wire::Division::Member& a) {
-        return std::ranges::all_of(division.members(), [&](const wire::Division::Member& b) {
-            return node_from(a.node()) == node_from(b.node()) || (linked(a, b) && linked(b, a));
-        });
-    });
+double seconds(std::uint64_t nanoseconds) {
+    return static_cast<double>(nanoseconds) * 1e-9;
+}
+
+bool differs(std::uint64_t a, std::uint64_t b) {
+    const auto x = static_cast<double>(a);
+    const auto y = static_cast<double>(b);
+    return std::max(x, y) > (1.0 + worth_telling) * std::min(x, y);
+}
+
+std::string milliseconds_text(double s) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), s < 0.01 ? "%.2f ms" : "%.1f ms", s * 1e3);
+    return text.data();
 }
 
 }  // namespace
 
-Session::Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, const infer::Config& config,
+void Session::Paces::add(double whole, double own) {
+    whole_s.push_back(whole);
+    own_s.push_back(own);
+    if (whole_s.size() <= kept_passes) return;
+    whole_s.pop_front();
+    own_s.pop_front();
+}
+
+Session::Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, Subject subject,
                  const SessionOptions& options, Ports ports, std::shared_ptr<Gateway::Told> told)
     : loop_(loop),
       exchange_(exchange),
       self_(self),
-      config_(config),
+      subject_(std::move(subject)),
       options_(options),
       ports_(std::move(ports)),
       told_(std::move(told)) {
-    exchange_.attach([this] { return leads() ? encoded(next_commands()) : std::vector<std::byte>(); });
+    exchange_.attach([this] { return is_chief() ? encoded(next_commands()) : std::vector<std::byte>(); });
 }
 
 Session::~Session() {
     if (loading_.joinable()) loading_.join();
 }
 
-// ---- who leads, who can
+// ---- what this node can do
 
 std::optional<NodeId> Session::leader() const {
     if (view_ == nullptr || view_->active_count() == 0) return std::nullopt;
@@ -72,28 +98,68 @@ std::optional<NodeId> Session::leader() const {
 
 wire::Able Session::able() const {
     wire::Able able;
-    able.set_weight_bytes_per_s(options_.weight_bytes_per_s);
+    const infer::Speed& speed = options_.speed;
+    able.set_weight_bytes_per_s(learnt_bytes_per_s_ > 0 ? learnt_bytes_per_s_ : speed.weight_bytes_per_s);
+    able.set_prompt_bytes_per_s(speed.prompt_bytes_per_s);
+    able.set_phase_ns(learnt_bytes_per_s_ > 0 ? learnt_phase_ns_ : calls_of_a_phase * speed.call_ns + alone_ns);
     able.set_memory_bytes(options_.memory_bytes);
-    for (const NodeId peer : ports_.linked()) *able.add_linked() = to_wire(peer);
+    able.set_program_bytes(options_.program_bytes);
+    able.set_disk_bytes_per_s(disk_bytes_per_s_);
+    able.set_context(options_.context);
+    able.set_sequences(options_.sequences);
+    for (const NodeId peer : ports_.linked()) {
+        const auto times = ports_.times(peer);
+        if (!times) continue;
+        wire::Able::Link& link = *able.add_links();
+        *link.mutable_peer() = to_wire(peer);
+        link.set_little_ns(static_cast<std::uint64_t>(times->little.count()));
+        link.set_much_ns(static_cast<std::uint64_t>(times->much.count()));
+    }
     return able;
 }
 
+// Once it is known how long messages to all neighbours take.
 void Session::tell_able() {
     ables_[self_] = able();
+    const std::vector<NodeId> linked = ports_.linked();
+    const bool known = std::ranges::all_of(
+        linked, [&](NodeId peer) { return view_ == nullptr || view_->find(peer) == nullptr || ports_.times(peer); });
+    if (!known) return;
     wire::Work message;
     *message.mutable_able() = ables_[self_];
-    for (const NodeId peer : ports_.linked()) (void)ports_.send(peer, message);
+    for (const NodeId peer : linked) (void)ports_.send(peer, message);
 }
+
+// What passes have taught: what a token takes beyond its weights, or that these are faster than was thought.
+void Session::tell_if_learnt() {
+    if (paces_.own_s.size() < enough_passes || !team_->loaded.model) return;
+    const double own = median(paces_.own_s);
+    const auto bytes = static_cast<double>(infer::packed_bytes(team_->loaded.model->tensors()));
+    const auto rate = static_cast<double>(options_.speed.weight_bytes_per_s);
+    const auto phases = static_cast<double>(2 * subject_.config.layers + 1);
+    if (bytes <= 0.0 || rate <= 0.0) return;
+    const double beyond = own - bytes / rate;
+    learnt_bytes_per_s_ =
+        beyond > 0.0 ? options_.speed.weight_bytes_per_s : static_cast<std::uint64_t>(bytes / own) + 1;
+    learnt_phase_ns_ = beyond > 0.0 ? static_cast<std::uint64_t>(beyond / phases * 1e9) : 0;
+    const wire::Able& told = ables_[self_];
+    if (differs(told.weight_bytes_per_s(), learnt_bytes_per_s_) || differs(told.phase_ns(), learnt_phase_ns_))
+        tell_able();
+}
+
+// ---- who is there
 
 void Session::adopted(const ViewPtr& view) {
     view_ = view;
-    ables_[self_] = able();
     unable_.clear();
-    if (stage_ == Stage::loading || stage_ == Stage::whole) {
+    considered_.clear();
+    if (stage_ != Stage::none && stage_ != Stage::broken) {
         const bool all_there =
             std::ranges::all_of(team_->group.members, [&](NodeId member) { return view_->is_active(member); });
-        if (!all_there || leader() != team_->leader) break_up("there is another view");
+        if (!all_there || leader() != team_->leader || !view_->is_active(team_->chief))
+            break_up("there is another view");
     }
+    tell_able();
     look_at_divisions();
     lead();
 }
@@ -105,19 +171,24 @@ void Session::excluded() {
 
 void Session::link_up(NodeId) {
     tell_able();
+}
+
+void Session::measured(NodeId) {
+    tell_able();
     lead();
 }
 
 void Session::link_down(NodeId peer) {
     ables_.erase(peer);
     divisions_.erase(peer);
-    if (needs_link_with(peer)) break_up("the link with " + brief(peer) + " is gone");
+    if (needs_link_with(peer)) interrupt("the link with " + brief(peer) + " is gone");
     tell_able();
     lead();
 }
 
 bool Session::needs_link_with(NodeId peer) const {
-    if (stage_ != Stage::loading && stage_ != Stage::whole) return false;
+    if (stage_ == Stage::none || stage_ == Stage::broken) return false;
+    if (!team_->computes()) return peer == team_->chief;
     const auto& members = team_->group.members;
     const auto place = static_cast<std::size_t>(std::ranges::find(members, peer) - members.begin());
     if (place == members.size()) return false;
@@ -125,76 +196,145 @@ bool Session::needs_link_with(NodeId peer) const {
     return parents.empty() || parents[place] == team_->group.self || parents[team_->group.self] == place;
 }
 
-// The active members that this one is linked with and that can take part, itself included.
+// ---- the leader
+
+// The active members that this one is linked with and that have told what they can do, itself included.
 std::vector<NodeId> Session::those_who_can() const {
     const std::vector<NodeId> linked = ports_.linked();
     std::vector<NodeId> result;
     for (const cluster::MemberInfo& member : view_->members) {
         const NodeId node = member.id.node;
         const bool here = node == self_ || std::ranges::find(linked, node) != linked.end();
-        if (view_->is_active(node) && here && !unable_.contains(node)) result.push_back(node);
+        if (view_->is_active(node) && here && ables_.contains(node) && !unable_.contains(node)) result.push_back(node);
     }
     return result;
 }
 
-// The leader divides anew where the team is not the one it should be.
+// Whether a division of ours is in force, or about to be.
+bool Session::under_way() const {
+    if (next_) return next_leader_ == self_;
+    return stage_ != Stage::none && stage_ != Stage::broken && team_->leader == self_;
+}
+
+// The leader divides anew where another division is better than what there is.
 void Session::lead() {
     if (!leads() || !view_->is_active(self_)) return;
     const std::vector<NodeId> members = those_who_can();
-    if (!std::ranges::all_of(members, [&](NodeId node) { return ables_.contains(node); })) return;
-    const bool under_way = next_ && next_leader_ == self_;
-    if (under_way) {
-        std::vector<NodeId> planned;
-        for (const wire::Division::Member& each : next_->members()) planned.push_back(node_from(each.node()));
-        if (planned == members) return;
-    } else if ((stage_ == Stage::loading || stage_ == Stage::whole) && team_->leader == self_ &&
-               team_->group.members == members) {
-        // Links that came later make a shorter way, for which no text need wait.
-        const bool shorter = stage_ == Stage::whole && !team_->computing && !team_->group.parents.empty() &&
-                             all_linked(facts_of(members));
-        if (!shorter) return;
+    if (members.empty()) return;
+    const bool idle = !team_ || !team_->computing;
+    const bool due = idle && Clock::now() - planned_ > replan_interval;
+    if (members == considered_ && (!due || ahead_)) return;
+    std::vector<Fact> facts;
+    for (const NodeId node : members) facts.push_back({.node = node, .able = ables_.at(node)});
+    auto divided = tensor::divide(subject_.config, subject_.tensors, std::move(facts), self_, options_.everyone);
+    const bool again = members == considered_;
+    considered_ = members;
+    planned_ = Clock::now();
+    ahead_.reset();
+    if (!divided) return ports_.note("cannot divide the model: " + divided.error().message);
+    reasons_ = divided->reasons;
+    if (!under_way()) return divide(std::move(divided->division));
+    const wire::Division& current = next_ ? *next_ : team_->division;
+    if (!same(divided->division, current)) {
+        if (is_worth_it(divided->division)) return prepare(std::move(divided->division));
+        if (!idle) considered_.clear();  // later, when nothing is being written
     }
-    if (!members.empty()) divide(members);
+    // Whoever came has to know whom to ask.
+    if (!again) send_to_all(current);
 }
 
-wire::Division Session::facts_of(const std::vector<NodeId>& members) const {
-    wire::Division division;
-    for (const NodeId node : members) {
-        wire::Division::Member& member = *division.add_members();
-        *member.mutable_node() = to_wire(node);
-        *member.mutable_able() = ables_.at(node);
-    }
-    return division;
+bool Session::is_worth_it(const wire::Division& division) const {
+    if (options_.everyone || next_) return true;
+    const double predicted = seconds(division.predicted_ns());
+    if (paces_.whole_s.size() >= enough_passes && predicted < worth_by_measure * median(paces_.whole_s)) return true;
+    return predicted <
+           (team_->computing ? worth_while_writing : worth_when_idle) * seconds(team_->division.predicted_ns());
 }
 
-void Session::divide(const std::vector<NodeId>& members) {
-    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
+void Session::send_to_all(const wire::Division& division) {
     wire::Work message;
-    wire::Division& division = *message.mutable_division();
-    division = facts_of(members);
+    *message.mutable_division() = division;
+    for (const NodeId node : ports_.linked())
+        if (view_->is_active(node)) (void)ports_.send(node, message);
+}
+
+// Everybody gets what it will need, while what there is goes on.
+void Session::prepare(wire::Division division) {
+    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
     division.set_generation(generation_);
-    queue_.clear();
-    for (const NodeId node : members)
-        if (node != self_) (void)ports_.send(node, message);
+    division.set_ahead(true);
+    ahead_ = Ahead{.division = division, .waited_for = {}};
+    for (const wire::Division::Member& member : division.members()) ahead_->waited_for.insert(node_from(member.node()));
+    send_to_all(division);
+    if (place_of(division, self_) < ahead_->waited_for.size()) received_ahead(self_, division);
+}
+
+void Session::divide(wire::Division division) {
+    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
+    division.set_generation(generation_);
+    division.set_ahead(false);
+    ahead_.reset();
+    for (const std::string& reason : reasons_) ports_.note(reason);
+    send_to_all(division);
     take(self_, division);
 }
 
+void Session::received_ahead(NodeId from, const wire::Division& division) {
+    const std::size_t place = place_of(division, self_);
+    if (leader() != from || !check_division(subject_.config, division) ||
+        place == static_cast<std::size_t>(division.members_size()))
+        return;
+    ports_.get(slice_of(division, place), [this, from, generation = division.generation()](const Result<void>& got) {
+        wire::Work message;
+        if (got) {
+            message.mutable_prepared()->set_generation(generation);
+        } else {
+            message.mutable_interrupted()->set_generation(generation);
+            message.mutable_interrupted()->set_why(got.error().message);
+        }
+        tell(from, message);
+    });
+}
+
+void Session::received_prepared(NodeId from, const wire::Prepared& message) {
+    if (!leads() || !ahead_ || ahead_->division.generation() != message.generation()) return;
+    ahead_->waited_for.erase(from);
+    if (ahead_->waited_for.empty()) divide(wire::Division(ahead_->division));
+}
+
+void Session::received_interrupted(NodeId from, const wire::Interrupted& message) {
+    if (!leads()) return;
+    const bool prepares = ahead_ && ahead_->division.generation() == message.generation();
+    const bool computes = team_ != nullptr && team_->generation() == message.generation();
+    const bool next = next_ && next_->generation() == message.generation();
+    if (!prepares && !computes && !next) return;
+    if (!message.why().empty()) {
+        ports_.note(brief(from) + " cannot compute its slice: " + message.why());
+        unable_.insert(from);
+    }
+    considered_.clear();
+    if (next) next_.reset();
+    if (computes || next) break_up("a member was interrupted");
+    lead();
+}
+
+// ---- divisions
+
 void Session::look_at_divisions() {
-    const auto chief = leader();
-    if (!chief) return;
-    if (const auto found = divisions_.find(*chief); found != divisions_.end()) {
+    const auto from = leader();
+    if (!from) return;
+    if (const auto found = divisions_.find(*from); found != divisions_.end()) {
         const wire::Division division = found->second;
-        take(*chief, division);
+        take(*from, division);
     }
 }
 
 // It is taken up between passes.
 void Session::take(NodeId from, const wire::Division& division) {
     if (next_ && next_->generation() >= division.generation()) return;
-    if (team_ != nullptr && team_->generation >= division.generation()) return;
-    const bool in = std::ranges::any_of(
-        division.members(), [&](const wire::Division::Member& member) { return node_from(member.node()) == self_; });
-    if (!in) return;
+    if (team_ != nullptr && team_->generation() >= division.generation()) return;
+    if (const auto sound = check_division(subject_.config, division); !sound)
+        return ports_.note(brief(from) + ": " + sound.error().message);
     generation_ = std::max(generation_, division.generation());
     break_up("the model is divided anew");
     next_ = division;
@@ -205,10 +345,13 @@ void Session::take(NodeId from, const wire::Division& division) {
 
 void Session::received(NodeId from, const wire::Work& message) {
     if (message.has_able()) {
-        ables_[from] = message.able();
+        wire::Able& known = ables_[from];
+        if (known.links_size() != message.able().links_size()) considered_.clear();
+        known = message.able();
         return lead();
     }
     if (message.has_division()) {
+        if (message.division().ahead()) return received_ahead(from, message.division());
         divisions_[from] = message.division();
         if (leader() == from) take(from, message.division());
         return;
@@ -217,44 +360,53 @@ void Session::received(NodeId from, const wire::Work& message) {
         ready_[from] = message.ready().generation();
         return begin_if_asked();
     }
+    if (message.has_prepared()) return received_prepared(from, message.prepared());
     if (message.has_interrupted()) return received_interrupted(from, message.interrupted());
     if (message.has_ask() || message.has_drop()) return queue(from, message);
-    if (message.has_begin() && stage_ == Stage::whole && from == team_->leader &&
-        message.begin().generation() == team_->generation) {
-        if (team_->computing) {
-            team_->begun = message.begin().commands();
-            return;
-        }
-        apply(message.begin().commands());
-        team_->computing = true;
-    }
+    if (message.has_begin()) return received_begin(from, message.begin());
+    if (message.has_told()) return received_told(from, message.told());
 }
 
-void Session::received_interrupted(NodeId from, const wire::Interrupted& message) {
-    if (!leads() || message.generation() != generation_) return;
-    if (!message.why().empty()) {
-        ports_.note(brief(from) + " cannot compute its slice: " + message.why());
-        unable_.insert(from);
+void Session::received_begin(NodeId from, const wire::Begin& message) {
+    if (stage_ != Stage::whole || !team_->computes() || from != team_->chief ||
+        message.generation() != team_->generation())
+        return;
+    if (team_->computing) {
+        team_->begun = message.commands();
+        return;
     }
-    break_up("a member was interrupted");
-    lead();
+    apply(message.commands());
+    team_->computing = true;
 }
 
-void Session::tell_leader(const wire::Work& message) {
-    const auto chief = leader();
-    if (!chief) return;
-    if (*chief == self_)
+void Session::received_told(NodeId from, const wire::Told& message) {
+    if (stage_ != Stage::whole || from != team_->chief || message.generation() != team_->generation()) return;
+    if (message.has_sampled()) drawn(message.number(), sampled_from(message.sampled()));
+    if (message.has_ended()) ended(message.number(), ended_from(message.ended()));
+}
+
+void Session::tell(NodeId to, const wire::Work& message) {
+    if (to == self_)
         received(self_, message);
     else
-        (void)ports_.send(*chief, message);
+        (void)ports_.send(to, message);
 }
 
 // Passes stop; what is in flight counts for nothing.
 void Session::break_up(const std::string& why) {
     exchange_.interrupt(why);
-    if (stage_ != Stage::loading && stage_ != Stage::whole) return;
+    if (stage_ == Stage::none || stage_ == Stage::broken) return;
     stage_ = Stage::broken;
     if (!texts_.empty()) ++healed_;
+}
+
+// The others may wait for what does not come: the leader divides anew.
+void Session::interrupt(const std::string& why) {
+    break_up(why);
+    considered_.clear();
+    wire::Work message;
+    message.mutable_interrupted()->set_generation(team_->generation());
+    if (const auto to = leader()) tell(*to, message);
 }
 
 // ---- texts
@@ -262,47 +414,58 @@ void Session::break_up(const std::string& why) {
 void Session::ask(Id id, infer::Request request) {
     const auto [text, fresh] = texts_.emplace(id, Text{std::move(request)});
     CHAOS_ASSERT(fresh);
-    if (stage_ == Stage::whole) ask_leader(id, text->second);
+    if (stage_ == Stage::whole) ask_chief(id);
 }
 
-void Session::ask_leader(Id id, const Text& text) {
+void Session::ask_for_all() {
+    std::vector<Id> ids;
+    for (const auto& [id, text] : texts_) ids.push_back(id);
+    for (const Id id : ids) ask_chief(id);
+}
+
+void Session::ask_chief(Id id) {
+    const infer::Request& request = texts_.at(id).request;
+    if (const auto sound = infer::check(request, team_->portion.context, subject_.config.vocab); !sound)
+        return ended(id, {.ending = infer::Ending::failed,
+                          .error = sound.error().message,
+                          .prompt_tokens = request.prompt.size() - request.drawn,
+                          .reused_tokens = 0,
+                          .tokens = request.drawn});
     wire::Work message;
-    *message.mutable_ask() = to_wire(text.request);
-    message.mutable_ask()->set_generation(team_->generation);
+    *message.mutable_ask() = to_wire(request);
+    message.mutable_ask()->set_generation(team_->generation());
     message.mutable_ask()->set_number(id);
-    tell_leader(message);
+    tell(team_->chief, message);
 }
 
 void Session::drop(Id id) {
     if (texts_.erase(id) == 0 || stage_ != Stage::whole) return;
     wire::Work message;
-    message.mutable_drop()->set_generation(team_->generation);
+    message.mutable_drop()->set_generation(team_->generation());
     message.mutable_drop()->set_number(id);
-    tell_leader(message);
+    tell(team_->chief, message);
 }
 
-// Of the leader: what members ask for, in the order in which it comes.
+// Of the chief: what others ask for, in the order in which it comes; by those who know of a later division, too.
 void Session::queue(NodeId asker, const wire::Work& message) {
-    if (!leads()) return;
-    wire::Command command;
-    *command.mutable_asker() = to_wire(asker);
+    const std::uint64_t generation = message.has_ask() ? message.ask().generation() : message.drop().generation();
+    if ((team_ != nullptr && generation < team_->generation()) || queue_.size() >= max_queued) return;
+    Queued queued{.generation = generation, .command = {}};
+    *queued.command.mutable_asker() = to_wire(asker);
     if (message.has_ask()) {
-        const infer::Request request = request_from(message.ask());
-        if (message.ask().generation() != generation_ || queue_.size() >= max_queued) return;
-        if (!infer::check(request, options_.context, config_.vocab)) return;
-        *command.mutable_ask() = message.ask();
+        *queued.command.mutable_ask() = message.ask();
     } else {
-        if (message.drop().generation() != generation_) return;
-        const auto waiting = std::ranges::find_if(queue_, [&](const wire::Command& each) {
-            return node_from(each.asker()) == asker && each.has_ask() && each.ask().number() == message.drop().number();
+        const auto waiting = std::ranges::find_if(queue_, [&](const Queued& each) {
+            return each.generation == generation && node_from(each.command.asker()) == asker &&
+                   each.command.has_ask() && each.command.ask().number() == message.drop().number();
         });
         if (waiting != queue_.end()) {
             queue_.erase(waiting);
             return;
         }
-        *command.mutable_drop() = message.drop();
+        *queued.command.mutable_drop() = message.drop();
     }
-    queue_.push_back(std::move(command));
+    queue_.push_back(std::move(queued));
     begin_if_asked();
 }
 
@@ -311,14 +474,18 @@ wire::Commands Session::next_commands() {
     wire::Commands commands;
     if (team_ == nullptr || !team_->scheduler) return commands;
     std::size_t taken = team_->scheduler->active() + team_->scheduler->waiting();
-    std::deque<wire::Command> later;
-    for (wire::Command& command : queue_) {
-        if (command.has_ask() && taken >= options_.sequences) {
-            later.push_back(std::move(command));
+    std::deque<Queued> later;
+    for (Queued& queued : queue_) {
+        const bool ask = queued.command.has_ask();
+        if (queued.generation != team_->generation() || (ask && taken >= team_->portion.sequences)) {
+            later.push_back(std::move(queued));
             continue;
         }
-        if (command.has_ask()) ++taken;
-        *commands.add_commands() = std::move(command);
+        // Who asked for what cannot be computed has been told by its own node.
+        if (ask && !infer::check(request_from(queued.command.ask()), team_->portion.context, subject_.config.vocab))
+            continue;
+        if (ask) ++taken;
+        *commands.add_commands() = std::move(queued.command);
     }
     queue_ = std::move(later);
     return commands;
@@ -327,16 +494,17 @@ wire::Commands Session::next_commands() {
 bool Session::all_ready() const {
     return std::ranges::all_of(team_->group.members, [&](NodeId member) {
         const auto found = ready_.find(member);
-        return found != ready_.end() && found->second == team_->generation;
+        return found != ready_.end() && found->second == team_->generation();
     });
 }
 
-// Where nothing is being computed, the leader says when to begin.
+// Where nothing is being computed, the chief says when to begin.
 void Session::begin_if_asked() {
-    if (!leads() || stage_ != Stage::whole || team_->computing || queue_.empty() || !all_ready()) return;
+    if (!is_chief() || stage_ != Stage::whole || team_->computing || !all_ready()) return;
     wire::Work message;
-    message.mutable_begin()->set_generation(team_->generation);
+    message.mutable_begin()->set_generation(team_->generation());
     *message.mutable_begin()->mutable_commands() = next_commands();
+    if (message.begin().commands().commands().empty()) return;
     for (const NodeId member : team_->group.members)
         if (member != self_) (void)ports_.send(member, message);
     apply(message.begin().commands());
@@ -345,15 +513,19 @@ void Session::begin_if_asked() {
 
 // ---- between passes
 
-std::string Session::words_for(const Team& team) {
+std::string Session::words_for(const Team& team) const {
+    const std::string expecting =
+        ", expecting " + milliseconds_text(seconds(team.division.predicted_ns())) + " per token";
+    if (!team.computes()) return "passes requests on to " + brief(team.chief) + expecting;
     const std::size_t others = team.group.members.size() - 1;
-    if (others == 0) return "computes alone";
+    if (others == 0) return "computes alone" + expecting;
     const auto range = [](const infer::Extent& extent) {
         return std::to_string(extent.first) + " to " + std::to_string(extent.end());
     };
-    return "computes with " + std::to_string(others) + (others == 1 ? " other" : " others") +
-           (team.group.parents.empty() ? "" : ", by way of " + brief(team.leader)) + ": heads " +
-           range(team.slice.heads) + ", FFN columns " + range(team.slice.ffn) + ", tokens " + range(team.slice.vocab);
+    const infer::Slice& slice = team.portion.slice;
+    return "computes with " + std::to_string(others) + (others == 1 ? " other" : " others") + " (" +
+           team.division.exchange() + "): heads " + range(slice.heads) + ", FFN columns " + range(slice.ffn) +
+           ", tokens " + range(slice.vocab) + expecting;
 }
 
 bool Session::ready() const {
@@ -363,46 +535,62 @@ bool Session::ready() const {
 
 void Session::compute() {
     if (arrived_) finish_loading();
-    if (next_) start_loading();
+    if (next_) start();
     if (stage_ == Stage::whole && team_->computing) pass();
 }
 
 // The old slice goes first: there may be no room for both.
-void Session::start_loading() {
+void Session::start() {
     if (loading_.joinable()) return;  // one at a time
     if (leader() != next_leader_) return next_.reset();
     auto team = std::make_unique<Team>();
-    std::vector<Ability> abilities;
-    team->generation = next_->generation();
-    team->leader = next_leader_;
-    for (const wire::Division::Member& member : next_->members()) {
-        if (node_from(member.node()) == self_) team->group.self = team->group.members.size();
-        team->group.members.push_back(node_from(member.node()));
-        abilities.push_back({.weight_bytes_per_s = member.able().weight_bytes_per_s()});
-    }
-    team->batch = batch_of(*next_, options_.sequences);
-    if (!all_linked(*next_)) {
-        const auto& members = team->group.members;
-        const auto root = static_cast<std::size_t>(std::ranges::find(members, team->leader) - members.begin());
-        team->group.parents.assign(members.size(), root);
-    }
+    team->division = std::move(*next_);
     next_.reset();
-    team->group.generation = team->generation;
-    team->slice = tensor::divide(config_, abilities)[team->group.self];
-    // Sums of the largest batch, or all logits of all sequences, and commands beside them.
-    const auto tokens = static_cast<std::uint64_t>(infer::Engine::max_tokens);
-    team->group.max_message_bytes =
-        std::max<std::uint64_t>(tokens * static_cast<std::uint64_t>(config_.width) * sizeof(std::int64_t),
-                                tokens * static_cast<std::uint64_t>(config_.vocab + 1) * sizeof(float)) +
-        (std::uint64_t{64} << 20);
-    const bool same = team_ != nullptr && team_->loaded.model != nullptr && team_->slice == team->slice &&
-                      team_->batch == team->batch;
-    const LoadedSlice kept = same ? team_->loaded : LoadedSlice{};
+    const wire::Division& division = team->division;
+    team->leader = next_leader_;
+    team->chief = node_from(division.members(static_cast<int>(division.chief())).node());
+    team->portion = {
+        .slice = {}, .context = division.context(), .sequences = division.sequences(), .batch = division.batch()};
+    const std::size_t place = place_of(division, self_);
+    if (place < static_cast<std::size_t>(division.members_size())) {
+        team->portion.slice = slice_of(division, place);
+        team->group.self = place;
+        team->group.generation = division.generation();
+        for (const wire::Division::Member& member : division.members()) {
+            team->group.members.push_back(node_from(member.node()));
+            if (!division.direct()) team->group.parents.push_back(member.parent());
+        }
+        // Sums of the largest batch, or all logits of all sequences, and commands beside them.
+        const auto tokens = static_cast<std::uint64_t>(infer::Engine::max_tokens);
+        const auto width = static_cast<std::uint64_t>(subject_.config.width);
+        const auto vocab = static_cast<std::uint64_t>(subject_.config.vocab);
+        team->group.max_message_bytes =
+            std::max<std::uint64_t>(tokens * width * sizeof(std::int64_t), tokens * (vocab + 1) * sizeof(float)) +
+            (std::uint64_t{64} << 20);
+    }
+    const bool stays =
+        team->computes() && team_ != nullptr && team_->loaded.model != nullptr && team_->portion == team->portion;
+    const LoadedSlice kept = stays ? team_->loaded : LoadedSlice{};
     team_ = std::move(team);
+    paces_ = {};
+    const bool chief = is_chief();
+    std::erase_if(queue_, [&](const Queued& each) {
+        return each.generation < team_->generation() || (each.generation == team_->generation() && !chief);
+    });
+    if (!team_->computes()) return is_whole();
+    if (stays) return take_up(kept);
+    stage_ = Stage::getting;
+    ports_.get(team_->portion.slice, [this, generation = team_->generation()](const Result<void>& got) {
+        if (stage_ != Stage::getting || team_->generation() != generation) return;
+        if (!got) return give_up(got.error());
+        load();
+    });
+}
+
+void Session::load() {
     stage_ = Stage::loading;
-    if (same) return take_up(kept);
-    loading_ = std::thread([this, load = ports_.load, slice = team_->slice, batch = team_->batch] {
-        auto loaded = std::make_shared<Result<LoadedSlice>>(load(slice, batch));
+    loading_ = std::thread([this, load = ports_.load, portion = team_->portion] {
+        auto loaded = std::make_shared<Result<LoadedSlice>>(load(portion));
         asio::post(loop_, [this, loaded] { arrived_.emplace(std::move(*loaded)); });
     });
 }
@@ -414,34 +602,43 @@ void Session::finish_loading() {
     if (stage_ == Stage::loading) take_up(std::move(loaded));
 }
 
+// This node cannot have the slice; others may do without it.
+void Session::give_up(const Error& why) {
+    wire::Work message;
+    message.mutable_interrupted()->set_generation(team_->generation());
+    message.mutable_interrupted()->set_why(why.message);
+    stage_ = Stage::broken;
+    const bool alone = team_->group.members.size() == 1 && those_who_can().size() <= 1;
+    if (leads() && alone) return ports_.failed(why);
+    if (const auto to = leader()) tell(*to, message);
+}
+
 // This member can compute.
 void Session::take_up(Result<LoadedSlice> loaded) {
-    const auto give_up = [&](const Error& why) {
-        wire::Work message;
-        message.mutable_interrupted()->set_generation(team_->generation);
-        message.mutable_interrupted()->set_why(why.message);
-        if (leads()) return ports_.failed(why);
-        stage_ = Stage::broken;
-        tell_leader(message);
-    };
     if (!loaded) return give_up(loaded.error());
     team_->loaded = std::move(*loaded);
+    disk_bytes_per_s_ = std::max(disk_bytes_per_s_, team_->loaded.disk_bytes_per_s);
     team_->engine.emplace(*team_->loaded.model, *team_->loaded.pool, &exchange_);
-    auto scheduler = infer::Scheduler::make(*team_->engine, {.sequences = options_.sequences,
-                                                             .context = options_.context,
+    auto scheduler = infer::Scheduler::make(*team_->engine, {.sequences = team_->portion.sequences,
+                                                             .context = team_->portion.context,
                                                              .kv_type = options_.kv_type,
                                                              .speculate = options_.speculate,
-                                                             .batch = team_->batch});
+                                                             .batch = team_->portion.batch});
     if (!scheduler) return give_up(scheduler.error());
     team_->scheduler.emplace(std::move(*scheduler));
     exchange_.begin(team_->group);
+    wire::Work message;
+    message.mutable_ready()->set_generation(team_->generation());
+    is_whole();
+    tell(team_->chief, message);
+}
+
+void Session::is_whole() {
     stage_ = Stage::whole;
     ports_.note(words_for(*team_));
     ports_.whole();
-    wire::Work message;
-    message.mutable_ready()->set_generation(team_->generation);
-    tell_leader(message);
-    for (const auto& [id, text] : texts_) ask_leader(id, text);
+    ports_.get_rest();
+    ask_for_all();
 }
 
 void Session::apply(const wire::Commands& commands) {
@@ -454,25 +651,54 @@ void Session::apply(const wire::Commands& commands) {
     }
 }
 
-// All members do the same; the one that was asked hears what comes of it.
+void Session::drawn(Id id, const infer::Sampled& sampled) {
+    const auto text = texts_.find(id);
+    if (text == texts_.end()) return;  // its end is on its way to the others
+    text->second.request.prompt.push_back(sampled.token);
+    ++text->second.request.drawn;
+    told_->tell(id, sampled);
+}
+
+void Session::ended(Id id, const infer::Ended& ended) {
+    if (texts_.erase(id) > 0) told_->tell(id, ended);
+}
+
+// The one that asked hears what comes of it: by itself, or, where it does not compute, by the chief.
+infer::Listener Session::listener_for(NodeId asker, Id number) {
+    if (asker == self_)
+        return {.on_token =
+                    [this, number](const infer::Sampled& sampled) {
+                        drawn(number, sampled);
+                        return true;
+                    },
+                .on_end = [this, number](const infer::Ended& how) { ended(number, how); }};
+    const auto& members = team_->group.members;
+    if (!is_chief() || std::ranges::find(members, asker) != members.end()) return {};
+    wire::Work message;
+    message.mutable_told()->set_generation(team_->generation());
+    message.mutable_told()->set_number(number);
+    return {.on_token =
+                [this, asker, message](const infer::Sampled& sampled) mutable {
+                    *message.mutable_told()->mutable_sampled() = to_wire(sampled);
+                    (void)ports_.send(asker, message);
+                    return true;
+                },
+            .on_end =
+                [this, asker, message](const infer::Ended& how) mutable {
+                    *message.mutable_told()->mutable_ended() = to_wire(how);
+                    (void)ports_.send(asker, message);
+                }};
+}
+
+// All members do the same.
 void Session::submit(NodeId asker, const wire::Ask& ask) {
     const std::pair key{asker, ask.number()};
-    infer::Listener listener;
-    if (asker == self_) {
-        listener.on_token = [this, id = ask.number()](const infer::Sampled& sampled) {
-            const auto text = texts_.find(id);
-            if (text == texts_.end()) return true;  // its end is on its way to the others
-            text->second.request.prompt.push_back(sampled.token);
-            ++text->second.request.drawn;
-            told_->tell(id, sampled);
-            return true;
-        };
-    }
-    listener.on_end = [this, key, team = team_.get()](const infer::Ended& ended) {
+    infer::Listener listener = listener_for(asker, ask.number());
+    listener.on_end = [this, key, team = team_.get(), then = std::move(listener.on_end)](const infer::Ended& how) {
         team->ids.erase(key);
         // What an interruption ends goes on later.
-        if (ended.ending == infer::Ending::failed && exchange_.interrupted()) return;
-        if (key.first == self_ && texts_.erase(key.second) > 0) told_->tell(key.second, ended);
+        if (how.ending == infer::Ending::failed && exchange_.interrupted()) return;
+        if (then) then(how);
     };
     const auto id = team_->scheduler->submit(request_from(ask), std::move(listener));
     if (id)
@@ -482,31 +708,30 @@ void Session::submit(NodeId asker, const wire::Ask& ask) {
 }
 
 void Session::pass() {
+    const auto began = Clock::now();
+    const double waited = exchange_.waited_s();
     const bool computed = team_->scheduler->step();
     if (const auto& failure = team_->scheduler->failure(); failure) {
         if (!exchange_.interrupted()) return ports_.failed(*failure);
-        // The others may wait for what does not come.
-        break_up(failure->message);
-        wire::Work message;
-        message.mutable_interrupted()->set_generation(team_->generation);
-        return tell_leader(message);
+        return interrupt(failure->message);
     }
     if (computed) {
         ++passes_;
-        const std::size_t chief = static_cast<std::size_t>(std::ranges::find(team_->group.members, team_->leader) -
-                                                           team_->group.members.begin());
-        const std::vector<std::byte>& attached = exchange_.attached_by(chief);
-        wire::Commands commands;
-        if (!commands.ParseFromArray(attached.data(), static_cast<int>(attached.size()))) {
-            exchange_.interrupt("the leader's commands cannot be read");
-            return break_up("the leader's commands cannot be read");
+        if (team_->scheduler->computed() == 1) {
+            const double whole = std::chrono::duration<double>(Clock::now() - began).count();
+            paces_.add(whole, whole - (exchange_.waited_s() - waited));
         }
+        const std::vector<std::byte>& attached = exchange_.attached_by(team_->division.chief());
+        wire::Commands commands;
+        if (!commands.ParseFromArray(attached.data(), static_cast<int>(attached.size())))
+            return interrupt("the chief's commands cannot be read");
         apply(commands);
     }
     if (team_->scheduler->active() + team_->scheduler->waiting() > 0) return;
     if (const auto begun = std::exchange(team_->begun, std::nullopt)) return apply(*begun);
     team_->computing = false;
     begin_if_asked();
+    tell_if_learnt();
     lead();
 }
 
@@ -515,11 +740,20 @@ Session::State Session::state() const {
     state.texts = texts_.size();
     state.passes = passes_;
     state.healed = healed_;
+    if (leads()) state.reasons = reasons_;
     if (team_ == nullptr) return state;
-    state.generation = team_->generation;
-    state.members = team_->group.members;
+    state.generation = team_->generation();
+    for (const wire::Division::Member& member : team_->division.members())
+        state.members.push_back(node_from(member.node()));
+    state.exchange = team_->division.exchange();
+    state.computes = team_->computes();
     state.whole = stage_ == Stage::whole;
-    state.slice = team_->slice;
+    state.slice = team_->portion.slice;
+    if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
+    state.predicted_s = seconds(team_->division.predicted_ns());
+    if (paces_.whole_s.empty()) return state;
+    state.measured_s = median(paces_.whole_s);
+    state.measured_alone_s = median(paces_.own_s);
     return state;
 }
 

@@ -1,19 +1,27 @@
 // Those who compute one model together: who has which slice, which texts are written, and what becomes of them when
 // somebody comes or goes.
 //
-// The longest-standing member leads. It takes what members can do (Able) and tells everybody these facts (Division),
-// from which each computes the same slices and loads its own. Then all of them run the same scheduler on the same
-// requests: every member draws every token itself, from the same logits. The only thing that the leader decides is
-// which requests come next. It says so at the end of a pass, together with its logits, which everybody waits for
-// anyway; or with a message of its own where nothing was computed.
+// The longest-standing member leads: it takes what members can do (Able), plans (division.h) and tells everybody who
+// has which slice (Division). Whoever has one loads it. Then all of them run the same scheduler on the same requests:
+// every member draws every token itself, from the same logits. One of them, the chief (the leader, where that
+// computes), decides which requests come next, and nothing else. It says so at the end of a pass, together with its
+// logits, which everybody waits for anyway; or with a message of its own where nothing was computed. A node that would
+// only slow the others has no slice; it asks the chief for its texts and is told every token.
 //
-//   leader   Division ──────► all: load ── Ready ──► leader ── Begin: commands ──► all: pass, pass, pass ...
-//   others   Able, Ask, Drop ──► leader                         commands ride on the end of each pass
+//   leader   Division ──► all: get units, load ── Ready ──► chief ── Begin: commands ──► all: pass, pass, pass ...
+//   all      Able ──► leader; Ask, Drop ──► chief                      commands ride on the end of each pass
+//                                          chief ── Told ──► who asked and has no slice
 //
-// A client's text belongs to the member that holds the client's connection. When the group breaks (a member dies,
-// freezes, comes, goes; a link breaks), passes stop, the leader of the next view divides anew, and every member asks
-// for its texts again, with the tokens that were drawn so far: their keys and values are computed once more, and the
-// text goes on as if nothing had been, because a token depends on the tokens before it alone.
+// Where texts are being written and somebody comes, the leader sends its Division ahead: everybody gets what it will
+// need from those who have it, says so (Prepared), and only then passes stop for the time that loading takes.
+//
+// A client's text belongs to the node that holds the client's connection. When the group breaks (a member dies,
+// freezes, comes, goes; a link breaks), passes stop, the leader of the next view divides anew, and every node asks for
+// its texts again, with the tokens that were drawn so far: their keys and values are computed once more, and the text
+// goes on as if nothing had been, because a token depends on the tokens before it alone.
+//
+// Members also learn how long they really take, and tell; where another division is clearly faster, the leader divides
+// anew when nothing is being written.
 //
 // Messages and views come on the loop; loading is done by a thread; computing is done by compute(), which the loop's
 // thread calls when ready(), but never from within a handler: what a handler changes here takes effect between passes.
@@ -23,6 +31,7 @@
 #include "cluster/view.h"
 #include "infer/engine.h"
 #include "infer/scheduler.h"
+#include "infer/speed.h"
 #include "tensor/exchange.h"
 #include "tensor/gateway.h"
 
@@ -30,6 +39,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -50,7 +60,18 @@ using cluster::ViewPtr;
 struct LoadedSlice {
     const infer::Model* model = nullptr;
     infer::Pool* pool = nullptr;
-    std::shared_ptr<void> owner;  // of both
+    std::uint64_t disk_bytes_per_s = 0;  // that it streams; 0: all is in memory
+    std::shared_ptr<void> owner;         // of both
+};
+
+// What a division asks of a member.
+struct Portion {
+    infer::Slice slice;
+    std::size_t context = 0;
+    std::size_t sequences = 0;
+    std::size_t batch = 0;  // tokens at once
+
+    friend bool operator==(const Portion&, const Portion&) = default;
 };
 
 struct SessionOptions {
@@ -58,8 +79,16 @@ struct SessionOptions {
     std::size_t context = 0;    // tokens of each
     infer::KvType kv_type = infer::KvType::f16;
     bool speculate = true;
-    std::uint64_t weight_bytes_per_s = 0;  // that this node multiplies, as far as it is known
-    std::uint64_t memory_bytes = 0;        // it may take; 0: no limit
+    infer::Speed speed;               // of this node, as measured
+    std::uint64_t memory_bytes = 0;   // it may take; 0: no limit
+    std::uint64_t program_bytes = 0;  // of them, that are taken already
+    bool everyone = false;            // all compute, even where fewer were faster; as the leader has it
+};
+
+// The model, as far as everybody knows it.
+struct Subject {
+    infer::Config config;
+    std::vector<infer::PackedTensor> tensors;  // of the whole model, without memory
 };
 
 class Session final : public Desk {
@@ -67,15 +96,25 @@ public:
     struct Ports {
         std::function<bool(NodeId to, const wire::Work& message)> send;  // false: there is no link
         std::function<std::vector<NodeId>()> linked;
-        // Loads a slice that can compute so many tokens at once; called by another thread.
-        std::function<Result<LoadedSlice>(const infer::Slice& slice, std::size_t batch)> load;
+        // How long messages to a neighbour take, one way; none where it is not known.
+        struct Times {
+            std::chrono::nanoseconds little{0};
+            std::chrono::nanoseconds much{0};
+        };
+        std::function<std::optional<Times>(NodeId peer)> times;
+        // Brings what a slice needs onto this node's disk; `done` is called unless something else is asked for by then.
+        std::function<void(const infer::Slice& slice, std::function<void(const Result<void>&)> done)> get;
+        // Likewise what is not needed now, as long as nothing else is asked for.
+        std::function<void()> get_rest;
+        // Loads a slice; called by another thread.
+        std::function<Result<LoadedSlice>(const Portion& portion)> load;
         std::function<void()> whole;                        // texts can be written now
         std::function<void(const std::string& text)> note;  // one sentence
         std::function<void(const Error& why)> failed;       // this node cannot go on
     };
 
-    Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, const infer::Config& config,
-            const SessionOptions& options, Ports ports, std::shared_ptr<Gateway::Told> told);
+    Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, Subject subject, const SessionOptions& options,
+            Ports ports, std::shared_ptr<Gateway::Told> told);
     ~Session() override;
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -86,6 +125,8 @@ public:
     void excluded();
     void link_up(NodeId peer);
     void link_down(NodeId peer);
+    // Times of messages to it are known now.
+    void measured(NodeId peer);
     void received(NodeId from, const wire::Work& message);
     void ask(infer::Writer::Id id, infer::Request request) override;
     void drop(infer::Writer::Id id) override;
@@ -99,66 +140,109 @@ public:
     struct State {
         std::uint64_t generation = 0;
         std::vector<NodeId> members;  // who compute together now
-        bool whole = false;           // all of them have their slices
+        std::string exchange;         // how
+        bool computes = false;        // this node is one of them
+        bool whole = false;           // texts can be written
         infer::Slice slice;
-        std::size_t texts = 0;  // asked for here
+        std::uint64_t weight_bytes = 0;  // of the slice
+        std::size_t texts = 0;           // asked for here
         std::uint64_t passes = 0;
-        std::uint64_t healed = 0;  // divisions in mid-text
+        std::uint64_t healed = 0;                // divisions in mid-text
+        double predicted_s = 0.0;                // a token
+        std::optional<double> measured_s;        // likewise, of this division
+        std::optional<double> measured_alone_s;  // of it, that this node computes
+        std::vector<std::string> reasons;        // the leader's, for its division
     };
     [[nodiscard]] State state() const;
 
 private:
-    // One division, and what this member made of it.
+    using Clock = std::chrono::steady_clock;
+
+    // One division, and what this node made of it.
     struct Team {
-        std::uint64_t generation = 0;
+        wire::Division division;
         NodeId leader;
-        Group group;
-        infer::Slice slice;
-        std::size_t batch = 0;  // tokens of a pass
+        NodeId chief;
+        Group group;  // where this node computes; else without members
+        Portion portion;
         LoadedSlice loaded;
         std::optional<infer::Engine> engine;
         std::optional<infer::Scheduler> scheduler;
         std::map<std::pair<NodeId, infer::Writer::Id>, infer::Scheduler::Id> ids;
         bool computing = false;
-        // The leader has gone on while this member was still at the end of a pass.
+        // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
+
+        [[nodiscard]] std::uint64_t generation() const { return division.generation(); }
+        [[nodiscard]] bool computes() const { return !group.members.empty(); }
     };
-    enum class Stage { none, loading, whole, broken };  // of the team
+    enum class Stage { none, getting, loading, whole, broken };  // of the team
     struct Text {
         infer::Request request;  // with what was drawn so far
+    };
+    // Passes of a single token, the last ones.
+    struct Paces {
+        std::deque<double> whole_s, own_s;
+        void add(double whole, double own);
+    };
+    struct Queued {
+        std::uint64_t generation = 0;
+        wire::Command command;
+    };
+    // A division of the leader's that everybody prepares for.
+    struct Ahead {
+        wire::Division division;
+        std::set<NodeId> waited_for;
     };
 
     [[nodiscard]] std::optional<NodeId> leader() const;
     [[nodiscard]] bool leads() const { return leader() == self_; }
+    [[nodiscard]] bool is_chief() const { return team_ != nullptr && team_->chief == self_; }
+    [[nodiscard]] bool under_way() const;
     [[nodiscard]] wire::Able able() const;
     void tell_able();
+    void tell_if_learnt();
     void lead();
     [[nodiscard]] std::vector<NodeId> those_who_can() const;
-    [[nodiscard]] wire::Division facts_of(const std::vector<NodeId>& members) const;
-    void divide(const std::vector<NodeId>& members);
+    [[nodiscard]] bool is_worth_it(const wire::Division& division) const;
+    void prepare(wire::Division division);
+    void divide(wire::Division division);
+    void send_to_all(const wire::Division& division);
     void take(NodeId from, const wire::Division& division);
     void look_at_divisions();
+    void received_ahead(NodeId from, const wire::Division& division);
+    void received_prepared(NodeId from, const wire::Prepared& message);
     void received_interrupted(NodeId from, const wire::Interrupted& message);
+    void received_begin(NodeId from, const wire::Begin& message);
+    void received_told(NodeId from, const wire::Told& message);
     [[nodiscard]] bool needs_link_with(NodeId peer) const;
     [[nodiscard]] bool all_ready() const;
     void break_up(const std::string& why);
+    void interrupt(const std::string& why);
     void begin_if_asked();
-    void ask_leader(infer::Writer::Id id, const Text& text);
-    void tell_leader(const wire::Work& message);
+    void ask_chief(infer::Writer::Id id);
+    void ask_for_all();
+    void tell(NodeId to, const wire::Work& message);
     void queue(NodeId asker, const wire::Work& message);
     [[nodiscard]] wire::Commands next_commands();
-    [[nodiscard]] static std::string words_for(const Team& team);
-    void start_loading();
+    [[nodiscard]] std::string words_for(const Team& team) const;
+    void start();
+    void load();
     void finish_loading();
+    void give_up(const Error& why);
     void take_up(Result<LoadedSlice> loaded);
+    void is_whole();
     void apply(const wire::Commands& commands);
     void submit(NodeId asker, const wire::Ask& ask);
+    [[nodiscard]] infer::Listener listener_for(NodeId asker, infer::Writer::Id number);
+    void drawn(infer::Writer::Id id, const infer::Sampled& sampled);
+    void ended(infer::Writer::Id id, const infer::Ended& ended);
     void pass();
 
     asio::io_context& loop_;
     LinkExchange& exchange_;
     NodeId self_;
-    infer::Config config_;
+    Subject subject_;
     SessionOptions options_;
     Ports ports_;
     std::shared_ptr<Gateway::Told> told_;
@@ -168,17 +252,25 @@ private:
     std::map<NodeId, wire::Division> divisions_;  // the newest of each that may lead
     std::set<NodeId> unable_;                     // could not load what it was given, in this view
     std::uint64_t generation_ = 0;                // the newest heard of
+    std::vector<NodeId> considered_;              // who could, when the leader last planned
+    std::vector<std::string> reasons_;            // of that
+    Clock::time_point planned_;                   // when
+    std::optional<Ahead> ahead_;                  // of the leader
     std::optional<wire::Division> next_;          // to be taken up between passes
     NodeId next_leader_;
     std::unique_ptr<Team> team_;
     Stage stage_ = Stage::none;
-    std::map<NodeId, std::uint64_t> ready_;  // with which generation, as the leader knows
+    std::map<NodeId, std::uint64_t> ready_;  // with which generation, as the chief knows
     std::thread loading_;
     std::optional<Result<LoadedSlice>> arrived_;  // of the thread
-    std::deque<wire::Command> queue_;             // of the leader
+    std::deque<Queued> queue_;                    // of the chief
     std::map<infer::Writer::Id, Text> texts_;
     std::uint64_t passes_ = 0;
     std::uint64_t healed_ = 0;
+    Paces paces_;
+    std::uint64_t learnt_bytes_per_s_ = 0;  // 0: nothing learnt yet
+    std::uint64_t learnt_phase_ns_ = 0;
+    std::uint64_t disk_bytes_per_s_ = 0;
 };
 
 }  // namespace chaos::tensor

@@ -63,4 +63,42 @@ infer::Request request_from(const wire::Ask& ask) {
     return request;
 }
 
+wire::Told::Sampled to_wire(const infer::Sampled& sampled) {
+    wire::Told::Sampled result;
+    result.set_token(sampled.token);
+    result.set_logprob(sampled.logprob);
+    for (const infer::Likelihood& each : sampled.top) {
+        wire::Told::Likely& likely = *result.add_top();
+        likely.set_token(each.token);
+        likely.set_logprob(each.logprob);
+    }
+    return result;
+}
+
+infer::Sampled sampled_from(const wire::Told::Sampled& sampled) {
+    infer::Sampled result{.token = sampled.token(), .logprob = sampled.logprob(), .top = {}};
+    for (const wire::Told::Likely& each : sampled.top())
+        result.top.push_back({.token = each.token(), .logprob = each.logprob()});
+    return result;
+}
+
+wire::Told::Ended to_wire(const infer::Ended& ended) {
+    wire::Told::Ended result;
+    result.set_ending(static_cast<std::uint32_t>(ended.ending));
+    result.set_error(ended.error);
+    result.set_prompt_tokens(ended.prompt_tokens);
+    result.set_reused_tokens(ended.reused_tokens);
+    result.set_tokens(ended.tokens);
+    return result;
+}
+
+infer::Ended ended_from(const wire::Told::Ended& ended) {
+    const bool known = ended.ending() <= static_cast<std::uint32_t>(infer::Ending::failed);
+    return {.ending = known ? static_cast<infer::Ending>(ended.ending()) : infer::Ending::failed,
+            .error = ended.error(),
+            .prompt_tokens = ended.prompt_tokens(),
+            .reused_tokens = ended.reused_tokens(),
+            .tokens = ended.tokens()};
+}
+
 }  // namespace chaos::tensor

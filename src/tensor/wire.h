@@ -25,4 +25,10 @@ using cluster::NodeId;
 // Not checked: infer::check() does that.
 [[nodiscard]] infer::Request request_from(const wire::Ask& ask);
 
+[[nodiscard]] wire::Told::Sampled to_wire(const infer::Sampled& sampled);
+[[nodiscard]] infer::Sampled sampled_from(const wire::Told::Sampled& sampled);
+[[nodiscard]] wire::Told::Ended to_wire(const infer::Ended& ended);
+// An ending that is not known here is a failure.
+[[nodiscard]] infer::Ended ended_from(const wire::Told::Ended& ended);
+
 }  // namespace chaos::tensor

@@ -24,16 +24,16 @@ protected:
     };
     void SetUp() override { CHAOS_NEED_SHARED("models"); }
 
-    Node start(const std::string& name, const std::vector<std::string>& more) {
-        std::vector<std::string> words = {"serve",       shared("models/llama3-shakespeare").string(),
-                                          "--dir",       name,
-                                          "--listen",    "127.0.0.1:0",
-                                          "--threads",   "1",
-                                          "--detect-ms", "500"};
+    static constexpr const char* model = "models/llama3-shakespeare";
+
+    // All of them compute, small as the model is.
+    Node start(const std::string& name, const std::vector<std::string>& more, bool files = true) {
+        std::vector<std::string> words = {"serve",     "--dir", name,          "--listen", "127.0.0.1:0",
+                                          "--threads", "1",     "--detect-ms", "500",      "--everyone"};
+        if (files) words.insert(words.begin() + 1, shared(model).string());
         words.insert(words.end(), more.begin(), more.end());
         Node node;
-        node.process = std::make_unique<Process>(
-            words, folder_.path(), [this] { ::setenv("CHAOS_HOME", (folder_.path() / "home").c_str(), 1); });
+        node.process = std::make_unique<Process>(words, folder_.path(), [this] { home(); });
         EXPECT_TRUE(node.process->wait_for_output("--join 127.0.0.1:")) << node.process->err;
         EXPECT_TRUE(node.process->wait_for_output("/v1")) << node.process->err;
         const std::size_t at = node.process->out.find("--join 127.0.0.1:") + 17;
@@ -71,6 +71,17 @@ protected:
                 text += piece["choices"][0].value("text", std::string());
         }
         return text;
+    }
+
+    // What a command says of a node.
+    std::string said(const std::vector<std::string>& words) {
+        Process command(words, folder_.path(), [this] { home(); });
+        EXPECT_EQ(command.wait(), 0) << command.err;
+        return command.out;
+    }
+    void home() const {
+        ::setenv("CHAOS_HOME", (folder_.path() / "home").c_str(), 1);
+        ::setenv("XDG_CACHE_HOME", (folder_.path() / "cache").c_str(), 1);
     }
 
     TemporaryFolder folder_;
@@ -121,6 +132,45 @@ TEST_F(ServeTogether, TheOneThatLeadsMayGoToo) {
     first.process->signal(SIGKILL);
     stream += client.read_until("data: [DONE]");
     EXPECT_EQ(joined(stream), alone);
+}
+
+TEST_F(ServeTogether, OnlyOneNodeNeedsTheModelsFiles) {
+    const Node first = start("a", {});
+    const std::string alone = text_of(first.port, 60);
+    {
+        const Node second = start("b", joining(first), false);
+        ASSERT_TRUE(computes_with(second, 1));
+        EXPECT_EQ(text_of(second.port, 60), alone);
+        ASSERT_TRUE(second.process->wait_for_output("has all of the model")) << second.process->out;
+        second.process->signal(SIGTERM);
+        EXPECT_EQ(second.process->wait(), 0) << second.process->err;
+    }
+    // The next time it starts without a transfer.
+    const Node second = start("b", joining(first), false);
+    ASSERT_TRUE(computes_with(second, 1));
+    EXPECT_EQ(text_of(second.port, 60), alone);
+    EXPECT_EQ(second.process->out.find("of the model from others"), std::string::npos) << second.process->out;
+}
+
+TEST_F(ServeTogether, ANodeTellsItsStatus) {
+    const Node first = start("a", {});
+    const Node second = start("b", joining(first));
+    ASSERT_TRUE(computes_with(first, 1));
+    EXPECT_FALSE(text_of(first.port, 60).empty());
+    const json status = json::parse(said({"status", "--dir", "a", "--json"}));
+    EXPECT_EQ(status["model"], "llama3-shakespeare");
+    EXPECT_EQ(status["members"].size(), 2U);
+    EXPECT_EQ(status["together"].size(), 2U);
+    EXPECT_EQ(status["exchange"], "direct");
+    EXPECT_TRUE(status["whole"].get<bool>());
+    EXPECT_GT(status["passes"].get<int>(), 0);
+    EXPECT_GT(status["predicted_ms_per_token"].get<double>(), 0.0);
+    EXPECT_GT(status["share"]["weight_bytes"].get<int>(), 0);
+    EXPECT_THAT(said({"status", "--dir", "a"}), testing::HasSubstr("computed by 2 nodes (direct)"));
+    EXPECT_THAT(said({"why", "--dir", "a"}), testing::HasSubstr("waits for requests"));
+    (void)said({"leave", "--dir", "b"});
+    EXPECT_EQ(second.process->wait(), 0) << second.process->err;
+    EXPECT_FALSE(text_of(first.port, 20).empty());
 }
 
 TEST_F(ServeTogether, SeveralProcessesOfOneMachineAreOneCommand) {

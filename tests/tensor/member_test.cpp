@@ -3,6 +3,7 @@
 
 #include "infer/models.h"
 #include "net/site.h"
+#include "temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <thread>
 
 namespace chaos::tensor {
@@ -21,11 +23,32 @@ using net::SecretKey;
 
 constexpr std::chrono::seconds patience{60};
 
+// A model's files, and what is to be known of them.
+struct Files {
+    explicit Files(const std::filesystem::path& path)
+        : file(infer::ModelFile::open(path).value()), units(infer::FileUnits::open(file).value()) {
+        infer::Pool pool{1};
+        manifest = infer::manifest_of(file, units, folder.path(), pool, {}).value();
+    }
+    test::TemporaryFolder folder;
+    infer::ModelFile file;
+    infer::FileUnits units;
+    infer::Manifest manifest;
+};
+
+enum class Has { files, nothing };  // of the model
+
 // A node that runs in a thread of its own.
 class Runner {
 public:
-    Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join) {
-        infer::ModelFile file = infer::ModelFile::open(path).value();
+    Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join, Has has,
+           bool everyone) {
+        const auto files = std::make_shared<Files>(path);
+        Source source{.manifest = files->manifest, .files = nullptr, .image = nullptr};
+        if (has == Has::files)
+            source.files = std::shared_ptr<const infer::UnitSource>(files, &files->units);
+        else
+            source.image = infer::Image::open(folder.path(), files->manifest).value();
         const SecretKey key = SecretKey::generate();
         MemberOptions options;
         options.live.listen = {"127.0.0.1:0"};
@@ -36,10 +59,19 @@ public:
         options.join = std::move(join);
         options.session.sequences = 4;
         options.session.context = 256;
-        options.model = sha256("a model");
+        options.session.everyone = everyone;
+        options.session.speed = {
+            .weight_bytes_per_s = 1'000'000'000'000, .prompt_bytes_per_s = 1'000'000'000'000, .call_ns = 100};
+        options.name = "a model";
+        Subject subject{.config = files->file.config(), .tensors = infer::packed_tensors(files->file)};
         member = std::make_unique<Member>(
-            loop, key, net::vouch_for(institution, key.public_key(), net::Site::some_day), options, file.config(),
-            Member::Callbacks{.load = [path](const infer::Slice& slice, std::size_t) { return load(path, slice); },
+            loop, key, net::vouch_for(institution, key.public_key(), net::Site::some_day), options, std::move(subject),
+            source,
+            Member::Callbacks{.load =
+                                  [path, image = source.image](const Portion& portion) {
+                                      return load(image ? image->open_model() : infer::ModelFile::open(path),
+                                                  portion.slice);
+                                  },
                               .whole = [] {},
                               .note =
                                   [this](const std::string& text) {
@@ -57,21 +89,26 @@ public:
     ~Runner() {
         if (thread.joinable()) leave();
     }
+    [[nodiscard]] std::string said() {
+        const std::scoped_lock lock(mutex);
+        return notes;
+    }
     void leave() {
         member->leave();
         member->leave();  // at once
         thread.join();
     }
 
-    static Result<LoadedSlice> load(const std::filesystem::path& path, const infer::Slice& slice) {
+    static Result<LoadedSlice> load(Result<infer::ModelFile> file, const infer::Slice& slice) {
         struct Owner {
             infer::Pool pool{1};
             std::optional<infer::Model> model;
         };
         auto owner = std::make_shared<Owner>();
-        CHAOS_TRY(auto file, infer::ModelFile::open(path));
-        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), slice, owner->pool, {}));
-        return LoadedSlice{&*owner->model, &owner->pool, owner};
+        if (!file) return file.error();
+        CHAOS_TRY(owner->model, infer::Model::load(std::move(*file), slice, owner->pool, {}));
+        return LoadedSlice{
+            .model = &*owner->model, .pool = &owner->pool, .disk_bytes_per_s = 0, .owner = std::move(owner)};
     }
 
     [[nodiscard]] Session::State state() {
@@ -80,6 +117,7 @@ public:
         return promise.get_future().get();
     }
 
+    test::TemporaryFolder folder;
     asio::io_context loop{1};
     std::unique_ptr<Member> member;
     std::string address;
@@ -104,9 +142,10 @@ public:
         for (std::size_t i = 0; i < count; ++i) add();
         EXPECT_TRUE(whole());
     }
-    void add() {
+    void add(Has has = Has::files, bool everyone = true) {
         runners.push_back(std::make_unique<Runner>(
-            institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address}));
+            institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address},
+            has, everyone));
     }
     // All compute together.
     [[nodiscard]] ::testing::AssertionResult whole() {
@@ -198,7 +237,7 @@ TEST(Member, AnyMemberWritesTheTextOfOneAlone) {
             for (const infer::Sampling& sampling : {infer::Sampling{}, {.temperature = 0.9, .top_k = 20, .seed = 3}}) {
                 const auto request = request_for(prompt, 30, sampling);
                 Client client(*runner, request);
-                ASSERT_TRUE(client.ends()) << runner->notes;
+                ASSERT_TRUE(client.ends()) << runner->said();
                 EXPECT_EQ(client.drawn(), alone(path, request)) << count << " members";
             }
         }
@@ -236,6 +275,59 @@ TEST(Member, ATextGoesOnWhenMembersGoAndCome) {
     team.add();
     ASSERT_TRUE(client.ends());
     EXPECT_EQ(client.drawn(), wanted);
+}
+
+TEST(Member, WhoHasNoFilesGetsItsSliceAndGivesIt) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q8_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 60);
+    const Ids wanted = alone(path, request);
+    Team team(path, 1);
+    for (int i = 0; i < 2; ++i) team.add(Has::nothing);
+    ASSERT_TRUE(team.whole());
+    Client client(*team.runners[2], request);
+    ASSERT_TRUE(client.ends());
+    EXPECT_EQ(client.drawn(), wanted);
+    EXPECT_NE(team.runners[1]->said().find("of the model from others"), std::string::npos);
+    // They keep copies: whoever has the files may go.
+    ASSERT_TRUE(comes([&] {
+        return std::ranges::all_of(team.runners | std::views::drop(1), [](const auto& runner) {
+            return runner->said().find("has all of the model") != std::string::npos;
+        });
+    }));
+    team.runners.erase(team.runners.begin());
+    ASSERT_TRUE(team.whole());
+    Client later(*team.runners[0], request);
+    ASSERT_TRUE(later.ends());
+    EXPECT_EQ(later.drawn(), wanted);
+}
+
+TEST(Member, WhoWouldSlowTheOthersPassesOn) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 60, {.temperature = 0.7, .top_k = 20, .seed = 5});
+    const Ids wanted = alone(path, request);
+    Team team(path, 0);
+    for (int i = 0; i < 2; ++i) team.add(Has::files, false);
+    // A model as small as this is computed before a message arrives.
+    ASSERT_TRUE(comes([&] {
+        const Session::State state = team.runners[1]->state();
+        return state.whole && !state.computes;
+    }));
+    for (const auto& runner : team.runners) {
+        Client client(*runner, request);
+        ASSERT_TRUE(client.ends());
+        EXPECT_EQ(client.drawn(), wanted);
+    }
+    // The one that computes goes in mid-text: the other one goes on.
+    const auto longer = request_for(prompt, 200);
+    Client client(*team.runners[1], longer);
+    ASSERT_TRUE(comes([&] { return client.size() > 10; }));
+    team.runners[0]->leave();
+    ASSERT_TRUE(client.ends());
+    EXPECT_EQ(client.drawn(), alone(path, longer));
 }
 
 TEST(Member, WhatIsCancelledMakesRoom) {

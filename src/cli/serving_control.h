@@ -1,0 +1,40 @@
+// What people ask a node that serves with others, through its control socket (node/control.h): status, why, leave.
+#pragma once
+
+#include "base/result.h"
+#include "node/control.h"
+#include "tensor/member.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace chaos::cli {
+
+class ServingControl final : private node::ControlHandler {
+public:
+    static Result<std::unique_ptr<ServingControl>> open(boost::asio::io_context& loop, const std::filesystem::path& dir,
+                                                        tensor::Member& member, const std::string& model);
+    ~ServingControl() override;
+    ServingControl(const ServingControl&) = delete;
+    ServingControl& operator=(const ServingControl&) = delete;
+
+    // Those who watch are shown what it came to. On the loop.
+    void changed();
+
+private:
+    ServingControl(tensor::Member& member, const std::string& model) : member_(member), model_(model) {}
+    void answer(const nlohmann::json& request, const node::Reply& reply) override;
+    [[nodiscard]] nlohmann::json status() const;
+    [[nodiscard]] std::string why() const;
+
+    tensor::Member& member_;
+    std::string model_;
+    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+    std::unique_ptr<node::ControlSocket> socket_;
+};
+
+}  // namespace chaos::cli

@@ -1,0 +1,79 @@
+#include "tensor/echoes.h"
+
+#include <algorithm>
+
+namespace chaos::tensor {
+namespace {
+
+constexpr std::size_t first_echoes = 16;  // half of them long
+constexpr std::size_t later_echoes = 2;
+constexpr std::size_t kept = 32;  // of each kind
+constexpr std::chrono::seconds pause{5};
+
+}  // namespace
+
+Echoes::Echoes(boost::asio::io_context& loop, Callbacks callbacks) : callbacks_(std::move(callbacks)), timer_(loop) {
+    tick();
+}
+
+// A timer that cannot be cancelled would be a broken invariant.
+Echoes::~Echoes() {  // NOLINT(bugprone-exception-escape)
+    timer_.cancel();
+}
+
+void Echoes::tick() {
+    timer_.expires_after(pause);
+    timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code cancelled) {
+        if (cancelled || alive.expired()) return;
+        for (auto& [to, peer] : peers_) {
+            if (peer.left > 0) continue;  // the last one has yet to come back
+            peer.left = later_echoes;
+            next(to, peer);
+        }
+        tick();
+    });
+}
+
+void Echoes::link_up(NodeId peer) {
+    Peer& fresh = peers_[peer] = {};
+    fresh.left = first_echoes;
+    next(peer, fresh);
+}
+
+void Echoes::link_down(NodeId peer) {
+    peers_.erase(peer);
+}
+
+void Echoes::next(NodeId to, Peer& peer) {
+    peer.number = ++last_number_;
+    peer.much = !peer.much;
+    wire::Echo echo;
+    echo.set_number(peer.number);
+    if (peer.much) echo.set_filling(std::string(echo_bytes, '\0'));
+    peer.sent = Clock::now();
+    callbacks_.send(to, echo);
+}
+
+void Echoes::received(NodeId from, const wire::Echo& echo) {
+    if (!echo.back()) {
+        wire::Echo answer = echo;
+        answer.set_back(true);
+        return callbacks_.send(from, answer);
+    }
+    const auto found = peers_.find(from);
+    if (found == peers_.end() || found->second.number != echo.number() || found->second.left == 0) return;
+    Peer& peer = found->second;
+    auto& times = peer.much ? peer.long_ones : peer.little;
+    times.push_back((Clock::now() - peer.sent) / 2);
+    if (times.size() > kept) times.pop_front();
+    if (--peer.left > 0) return next(from, peer);
+    if (peer.little.size() == first_echoes / 2) callbacks_.measured(from);
+}
+
+std::optional<Echoes::Times> Echoes::times(NodeId peer) const {
+    const auto found = peers_.find(peer);
+    if (found == peers_.end() || found->second.little.size() < first_echoes / 2) return std::nullopt;
+    return Times{.little = std::ranges::min(found->second.little), .much = std::ranges::min(found->second.long_ones)};
+}
+
+}  // namespace chaos::tensor

@@ -1,0 +1,73 @@
+// How long messages take between this node and its neighbours: a short one, and one as long as sums are. Each is sent,
+// comes back, and is timed; half of that is one way. Some are sent as soon as there is a link, one behind the other,
+// then a pair now and then. The least of the last ones counts: a neighbour that computes answers late, which is not the
+// network's doing.
+//
+// Everything is called, and calls back, in the loop's thread.
+#pragma once
+
+#include "cluster/id.h"
+
+#include "proto/session.pb.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace chaos::tensor {
+
+using cluster::NodeId;
+
+inline constexpr std::size_t echo_bytes = 32 << 10;  // of a long message
+
+class Echoes {
+public:
+    struct Callbacks {
+        std::function<void(NodeId to, const wire::Echo& echo)> send;  // no link is no error: link_down() follows
+        std::function<void(NodeId peer)> measured;                    // for the first time
+    };
+    Echoes(boost::asio::io_context& loop, Callbacks callbacks);
+    ~Echoes();
+    Echoes(const Echoes&) = delete;
+    Echoes& operator=(const Echoes&) = delete;
+
+    void link_up(NodeId peer);
+    void link_down(NodeId peer);
+    void received(NodeId from, const wire::Echo& echo);
+
+    // One way.
+    struct Times {
+        std::chrono::nanoseconds little{0};
+        std::chrono::nanoseconds much{0};
+    };
+    // None where they are not known yet.
+    [[nodiscard]] std::optional<Times> times(NodeId peer) const;
+
+private:
+    using Clock = std::chrono::steady_clock;
+    struct Peer {
+        std::uint64_t number = 0;  // of the echo that is awaited; 0: none
+        Clock::time_point sent;
+        bool much = false;     // it is a long one
+        std::size_t left = 0;  // to be sent at once
+        std::deque<std::chrono::nanoseconds> little, long_ones;
+    };
+    void next(NodeId to, Peer& peer);
+    void tick();
+
+    Callbacks callbacks_;
+    boost::asio::steady_timer timer_;
+    std::uint64_t last_number_ = 0;
+    std::map<NodeId, Peer> peers_;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace chaos::tensor

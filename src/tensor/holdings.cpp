@@ -1,0 +1,180 @@
+#include "tensor/holdings.h"
+
+#include "base/assert.h"
+#include "cluster/id.h"
+#include "infer/window_plan.h"
+
+#include <boost/asio/post.hpp>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+namespace chaos::tensor {
+namespace {
+
+// What nobody has is said when it is likely to stay so.
+constexpr std::chrono::seconds watch_interval{5};
+// A copy of what is not needed now takes no more of what is free than one part in so many.
+constexpr std::uint64_t share_of_disk = 4;
+
+std::string words_for(const std::map<NodeId, std::uint64_t>& sources, std::chrono::duration<double> time) {
+    std::string text = "got";
+    for (const auto& [node, bytes] : sources)
+        text += (text.size() > 3 ? ", " : " ") + infer::bytes_text(bytes) + " from " + cluster::brief(node);
+    std::array<char, 32> took{};
+    std::snprintf(took.data(), took.size(), " in %.1f s", time.count());
+    return text + took.data();
+}
+
+}  // namespace
+
+Holdings::Holdings(asio::io_context& loop, net::Links& links, net::Transfers& transfers, Source source,
+                   Callbacks callbacks)
+    : loop_(loop),
+      source_(std::move(source)),
+      callbacks_(std::move(callbacks)),
+      checked_(source_.manifest.hashes.size()),
+      watch_(loop),
+      giving_(loop, transfers,
+              {.send = callbacks_.send,
+               .may_ask = [](NodeId) { return true; },  // whoever has a link may join
+               .note = callbacks_.note,
+               .spoilt =
+                   [this](std::size_t unit) {
+                       if (source_.image == nullptr) return;
+                       checked_[unit] = false;
+                       if (const auto forgotten = source_.image->forget(unit); !forgotten)
+                           callbacks_.note(forgotten.error().message);
+                   }}),
+      pulling_(loop, links, transfers,
+               {.send = callbacks_.send,
+                .note = callbacks_.note,
+                .done = [this] { end({}); },
+                .failed = [this](const Error& why) { end(why); }}) {
+    CHAOS_ASSERT((source_.files == nullptr) != (source_.image == nullptr));
+    giving_.offer(source_.manifest, source_.files != nullptr ? source_.files : source_.image);
+}
+
+// A timer that cannot be cancelled, or a thread that cannot be joined, would be a broken invariant.
+Holdings::~Holdings() {  // NOLINT(bugprone-exception-escape)
+    *alive_ = false;
+    watch_.cancel();
+    checker_.join();
+}
+
+void Holdings::want(const infer::Slice& slice, Done done) {
+    if (has_files()) return done({});
+    wish(infer::units_of_slice(source_.image->layout(), slice), std::move(done));
+}
+
+void Holdings::want_rest() {
+    if (has_files() || wish_) return;
+    const std::vector<bool> all(checked_.size(), true);
+    const std::uint64_t rest = infer::bytes_of(source_.image->layout(), source_.image->missing(all));
+    std::error_code error;
+    const auto space = std::filesystem::space(source_.image->folder(), error);
+    if (rest == 0) return has_all();
+    if (error || rest > space.available / share_of_disk || !source_.image->may_hold_all()) return;
+    wish(all, [this](const Result<void>& got) {
+        if (got) return has_all();
+        callbacks_.note("does without a copy of the whole model: " + got.error().message);
+    });
+}
+
+void Holdings::has_all() {
+    if (!std::exchange(said_all_, true))
+        callbacks_.note("has all of the model: it does not need others' files any more");
+}
+
+void Holdings::wish(std::vector<bool> units, Done done) {
+    ++number_;
+    pulling_.stop();
+    watch_.cancel();
+    wish_ = Wish{.units = units, .done = std::move(done), .begun = Clock::now()};
+    check(std::move(units));
+}
+
+// What this process has not compared yet, it compares.
+void Holdings::check(std::vector<bool> units) {
+    std::vector<bool> unchecked = units;
+    for (std::size_t unit = 0; unit < unchecked.size(); ++unit) unchecked[unit] = units[unit] && !checked_[unit];
+    asio::post(checker_, [this, alive = std::weak_ptr(alive_), number = number_, units = std::move(units),
+                          unchecked = std::move(unchecked), image = source_.image] {
+        infer::Pool pool{1};
+        auto checked = std::make_shared<Result<std::size_t>>(image->check(unchecked, pool, {}));
+        if (*checked)
+            if (const auto room = image->make_room(units); !room) *checked = room.error();
+        asio::post(loop_, [this, alive, number, checked] {
+            if (alive.expired() || number != number_ || !wish_) return;
+            if (!*checked) return end(checked->error());
+            if (**checked > 0)
+                callbacks_.note(std::to_string(**checked) + " pieces of the model on this disk were damaged");
+            pull();
+        });
+    });
+}
+
+void Holdings::pull() {
+    const std::vector<bool> missing = source_.image->missing(wish_->units);
+    const std::uint64_t bytes = infer::bytes_of(source_.image->layout(), missing);
+    if (bytes == 0) return end({});
+    callbacks_.note("gets " + infer::bytes_text(bytes) + " of the model from others");
+    wish_->pulled = true;
+    pulling_.begin(source_.image, wish_->units);
+    watch();
+}
+
+void Holdings::watch() {
+    watch_.expires_after(watch_interval);
+    watch_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code cancelled) {
+        if (cancelled || alive.expired() || !pulling_.running()) return;
+        const Pulling::Progress progress = pulling_.progress();
+        std::string text = "has " + infer::bytes_text(progress.bytes) + " of " + infer::bytes_text(progress.of_bytes);
+        if (progress.lacking_bytes > 0)
+            text += "; nobody here has " + infer::bytes_text(progress.lacking_bytes) +
+                    " of the model: a node with its files must come";
+        callbacks_.note(text);
+        watch();
+    });
+}
+
+void Holdings::end(const Result<void>& how) {
+    if (!wish_) return;
+    watch_.cancel();
+    if (how) {
+        for (std::size_t unit = 0; unit < checked_.size(); ++unit)
+            if (wish_->units[unit]) checked_[unit] = true;
+        if (wish_->pulled) callbacks_.note(words_for(pulling_.sources(), Clock::now() - wish_->begun));
+    }
+    const Done done = std::move(wish_->done);
+    wish_.reset();
+    pulling_.stop();
+    done(how);
+}
+
+void Holdings::link_up(NodeId peer) {
+    pulling_.link_up(peer);
+}
+
+void Holdings::link_down(NodeId peer) {
+    pulling_.link_down(peer);
+    giving_.link_down(peer);
+}
+
+void Holdings::received(NodeId from, const wire::UnitWork& message) {
+    if (message.has_manifest_ask()) giving_.received(from, message.manifest_ask());
+    if (message.has_holding_ask()) giving_.received(from, message.holding_ask());
+    if (message.has_unit_ask()) giving_.received(from, message.unit_ask());
+    if (message.has_holding()) pulling_.received(from, message.holding());
+    if (message.what_case() == wire::UnitWork::kAbsent) pulling_.received_absent(from, message.absent());
+}
+
+std::optional<Pulling::Progress> Holdings::progress() const {
+    if (!pulling_.running()) return std::nullopt;
+    return pulling_.progress();
+}
+
+}  // namespace chaos::tensor
