@@ -79,7 +79,7 @@ Result<Foretold> measure(const Setting& setting, const fs::path& model, const fs
     std::vector<ServedNode> nodes;
     for (std::size_t i = 0; i < count; ++i) {
         NodeStart start{.model = model, .folder = folder, .name = "node-" + std::to_string(i)};
-        start.more = with_everyone({"--parallel", "1", "--context", "512", "--threads", "1"});
+        start.more = {"--parallel", "1", "--context", "512", "--threads", "1", "--everyone"};
         start.box = &box;
         start.host = spec.hosts[i].name;
         if (i > 0) start.join = {nodes.front().address()};

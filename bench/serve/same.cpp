@@ -5,8 +5,8 @@
 #include "infer/window.h"
 #include "linked.h"
 #include "sections.h"
+#include "slices.h"
 #include "temporary_folder.h"
-#include "tensor/division.h"
 
 #include <algorithm>
 #include <array>
@@ -84,10 +84,6 @@ std::vector<Slice> divide_at_random(const infer::Config& config, std::size_t mem
     return slices;
 }
 
-std::vector<Slice> divide_evenly(const infer::Config& config, std::size_t members) {
-    return tensor::divide(config, std::vector<tensor::Ability>(members));
-}
-
 struct Shape {
     const char* name;
     std::vector<std::size_t> parents{};
@@ -163,7 +159,7 @@ Result<void> compare(const fs::path& path, LinkedMembers& members, std::mt19937&
     CHAOS_TRY(const Digest wanted, hash_alone(path));
     CHAOS_TRY(const auto file, infer::ModelFile::open(path));
     using Division = std::pair<const char*, std::vector<Slice>>;
-    std::vector<Division> divisions = {{"even", divide_evenly(file.config(), members.count())}};
+    std::vector<Division> divisions = {{"even", even_slices(file.config(), members.count())}};
     if (members.count() > 1) divisions.emplace_back("uneven", divide_at_random(file.config(), members.count(), random));
     const test::TemporaryFolder folder;
     for (const auto& [division, slices] : divisions) {
