@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 #include <chrono>
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -25,21 +25,6 @@ std::int64_t number_after(const std::string& text, const std::string& word, std:
 }
 
 }  // namespace
-
-bool program_has(const std::string& option) {
-    static const Result<std::string> help = testbed::run_program({CHAOS_PROGRAM, "serve", "--help"});
-    return help && help->find(option) != std::string::npos;
-}
-
-std::vector<std::string> with_everyone(std::vector<std::string> options) {
-    static const bool known = [] {
-        const bool has = program_has("--everyone");
-        if (!has) std::fprintf(stderr, "  (the program has no --everyone: whoever it takes is taken)\n");
-        return has;
-    }();
-    if (known) options.emplace_back("--everyone");
-    return options;
-}
 
 Result<ServedNode> ServedNode::start(const NodeStart& start) {
     CHAOS_TRY(ServedNode node, launch(start));

@@ -25,11 +25,6 @@
 
 namespace chaos::bench {
 
-// Whether `chaos serve` knows an option.
-[[nodiscard]] bool program_has(const std::string& option);
-// "--everyone" where the program has it: all nodes take part, also where fewer were faster.
-[[nodiscard]] std::vector<std::string> with_everyone(std::vector<std::string> options);
-
 struct NodeStart {
     std::filesystem::path model{};   // empty: it gets its slice from the others
     std::filesystem::path folder{};  // of the experiment: keys, and a folder for each node
