@@ -1,11 +1,11 @@
 // The delay is measured in the same run, by messages of the size of one token's sums between the two hosts; computing,
 // by two engines with half of the model each and nobody to wait for. The links are so fast that only their delay
 // counts.
-#include "even.h"
 #include "infer/engine.h"
 #include "linked.h"
 #include "sections.h"
 #include "served.h"
+#include "slices.h"
 #include "synthetic_model.h"
 #include "temporary_folder.h"
 
@@ -150,7 +150,7 @@ private:
 Result<double> compute_s(const fs::path& path, std::size_t place, std::size_t tokens) {
     CHAOS_TRY(auto file, infer::ModelFile::open(path));
     infer::Pool pool(1);
-    const auto slices = divide_evenly(file.config(), 2);
+    const auto slices = even_slices(file.config(), 2);
     CHAOS_TRY(const infer::Model model, infer::Model::load(std::move(file), slices[place], pool, {}));
     NobodyElse exchange;
     infer::Engine engine(model, pool, &exchange);
@@ -184,7 +184,7 @@ Result<void> measure_delay(const Wish& wish, Findings& findings) {
     const fs::path model = folder.path() / "model.gguf";
     CHAOS_CHECK(write_synthetic_model(model, small));
     CHAOS_TRY(const Testbed box, two_hosts());
-    const auto more = with_everyone({"--parallel", "1", "--context", "512", "--threads", "1"});
+    const auto more = std::vector<std::string>{"--parallel", "1", "--context", "512", "--threads", "1", "--everyone"};
     CHAOS_TRY(const ServedNode first,
               ServedNode::start(
                   {.model = model, .folder = folder.path(), .name = "first", .more = more, .box = &box, .host = "a"}));

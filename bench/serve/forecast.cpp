@@ -1,5 +1,8 @@
 // Both numbers are the program's own (chaos status --json): what its plan said a token would take with these members,
 // and the mean of what tokens took. What a client saw is told beside them.
+//
+// A quota is a core that stands still for a part of every 10 ms, which is not quite a slower core: where nodes wait for
+// each other, each stands still for the others too. So most settings have a core for each node.
 #include "sections.h"
 #include "served.h"
 #include "synthetic_model.h"
@@ -48,16 +51,16 @@ constexpr SyntheticModel large_model{.width = 1024,
                                      .tokenizer = true};
 
 std::vector<Setting> settings(bool quick) {
-    const std::vector<Setting> all = {{.large = true, .cpus = {0.9}},
-                                      {.large = true, .cpus = {0.8, 0.8}},
-                                      {.cpus = {0.6, 0.6}, .delay_ms = 1.0},
-                                      {.large = true, .cpus = {0.8, 0.4}, .delay_ms = 0.5},
-                                      {.cpus = {0.4, 0.4, 0.4}, .delay_ms = 0.5},
+    const std::vector<Setting> all = {{.large = true, .cpus = {1.0}},
+                                      {.large = true, .cpus = {1.0, 1.0}},
+                                      {.cpus = {1.0, 1.0}, .delay_ms = 1.0},
+                                      {.large = true, .cpus = {1.0, 0.5}, .delay_ms = 0.5},
+                                      {.cpus = {0.5, 0.5, 0.5}, .delay_ms = 0.5},
                                       {.cpus = {0.5}},
-                                      {.cpus = {0.6, 0.6}, .delay_ms = 2.0},
-                                      {.cpus = {0.3, 0.3, 0.3, 0.3}},
-                                      {.large = true, .cpus = {0.4, 0.4, 0.4}, .delay_ms = 1.0},
-                                      {.cpus = {0.6, 0.6}, .delay_ms = 0.5, .rate_mbit = 20.0}};
+                                      {.cpus = {1.0, 1.0}, .delay_ms = 2.0},
+                                      {.cpus = {0.4, 0.4, 0.4, 0.4}},
+                                      {.large = true, .cpus = {0.6, 0.6, 0.6}, .delay_ms = 1.0},
+                                      {.cpus = {1.0, 1.0}, .delay_ms = 0.5, .rate_mbit = 20.0}};
     return quick ? std::vector(all.begin(), all.begin() + 3) : all;
 }
 
@@ -76,7 +79,7 @@ Result<Foretold> measure(const Setting& setting, const fs::path& model, const fs
     std::vector<ServedNode> nodes;
     for (std::size_t i = 0; i < count; ++i) {
         NodeStart start{.model = model, .folder = folder, .name = "node-" + std::to_string(i)};
-        start.more = with_everyone({"--parallel", "1", "--context", "512", "--threads", "1"});
+        start.more = {"--parallel", "1", "--context", "512", "--threads", "1", "--everyone"};
         start.box = &box;
         start.host = spec.hosts[i].name;
         if (i > 0) start.join = {nodes.front().address()};
@@ -104,18 +107,25 @@ Result<void> measure_forecast(const Wish& wish, Findings& findings) {
     CHAOS_CHECK(write_synthetic_model(models.path() / "small.gguf", small_model));
     CHAOS_CHECK(write_synthetic_model(models.path() / "large.gguf", large_model));
     double worst = 0.0;
+    std::size_t failed = 0;
     for (const Setting& setting : settings(wish.quick)) {
         const test::TemporaryFolder folder;
-        CHAOS_TRY(const Foretold foretold,
-                  measure(setting, models.path() / (setting.large ? "large.gguf" : "small.gguf"), folder.path()));
-        const double error = std::abs(foretold.predicted_ms / foretold.measured_ms - 1.0);
+        const auto foretold =
+            measure(setting, models.path() / (setting.large ? "large.gguf" : "small.gguf"), folder.path());
+        if (!foretold) {
+            ++failed;
+            std::fprintf(stderr, "  %s: %s\n", setting.name().c_str(), foretold.error().message.c_str());
+            continue;
+        }
+        const double error = std::abs(foretold->predicted_ms / foretold->measured_ms - 1.0);
         worst = std::max(worst, error);
-        findings.table.rows.push_back(
-            {setting.name(), fixed(foretold.predicted_ms, 2) + " of " + fixed(foretold.measured_ms, 2), ""});
+        findings.table.rows.push_back({setting.name() + ": ms predicted, measured",
+                                       fixed(foretold->predicted_ms, 2) + ", " + fixed(foretold->measured_ms, 2), ""});
         std::fprintf(stderr, "  %s: predicted %.2f ms, took %.2f ms (%.0f %%); a client saw %.2f ms\n",
-                     setting.name().c_str(), foretold.predicted_ms, foretold.measured_ms, error * 100.0,
-                     foretold.seen_ms);
+                     setting.name().c_str(), foretold->predicted_ms, foretold->measured_ms, error * 100.0,
+                     foretold->seen_ms);
     }
+    if (failed > 0) return Error{std::to_string(failed) + " settings have no forecast"};
     findings.add("forecast_error", worst, 3, "<= 0.15");
     return {};
 }

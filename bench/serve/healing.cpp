@@ -76,7 +76,7 @@ private:
 
 NodeStart Healing::node(std::size_t place) const {
     NodeStart start{.model = folder_ / "model.gguf", .folder = folder_, .name = "node-" + std::to_string(place)};
-    start.more = with_everyone({"--parallel", "2", "--threads", "1", "--detect-ms", "500"});
+    start.more = {"--parallel", "2", "--threads", "1", "--detect-ms", "500", "--everyone"};
     return start;
 }
 

@@ -20,7 +20,6 @@
 //
 // delay and forecast need root. Two cores are enough for everything but say little about more than two nodes: where
 // several compute on one core, what is measured is that they share it, so bars are on two nodes or on correctness.
-// Options that the program does not have yet are left out, and standard error says so.
 #include "report.h"
 #include "sections.h"
 

@@ -49,14 +49,8 @@ Result<void> let_write(const std::vector<ServedNode>& nodes) {
 }
 
 Result<void> measure_two(const fs::path& model, Files files, const fs::path& folder, Findings& findings) {
-    const auto started =
-        start_nodes(2, model, files, folder, with_everyone({"--parallel", "1", "--context", "512", "--threads", "1"}));
-    if (!started && files == Files::on_the_first) {
-        std::fprintf(stderr, "  (a node without files does not get its slice: %s)\n", started.error().message.c_str());
-        return {};
-    }
-    if (!started) return started.error();
-    const std::vector<ServedNode>& nodes = *started;
+    CHAOS_TRY(const auto nodes, start_nodes(2, model, files, folder,
+                                            {"--parallel", "1", "--context", "512", "--threads", "1", "--everyone"}));
     CHAOS_CHECK(let_write(nodes));
     CHAOS_TRY(const auto file, infer::ModelFile::open(model));
     double beside = 0.0;
@@ -83,8 +77,8 @@ Result<void> measure_four(const fs::path& model, const fs::path& folder, Finding
     CHAOS_TRY(const auto file, infer::ModelFile::open(model));
     const std::uint64_t budget = infer::packed_bytes(infer::packed_tensors(file)) / 4;
     CHAOS_TRY(const auto nodes, start_nodes(4, model, Files::everywhere, folder,
-                                            with_everyone({"--parallel", "1", "--context", "512", "--threads", "1",
-                                                           "--memory", std::to_string(budget / 1000) + "kB"})));
+                                            {"--parallel", "1", "--context", "512", "--threads", "1", "--everyone",
+                                             "--memory", std::to_string(budget / 1000) + "kB"}));
     CHAOS_CHECK(let_write(nodes));
     double worst = 0.0;
     for (const ServedNode& node : nodes) {

@@ -17,8 +17,7 @@ Result<void> measure_pair(const Wish& wish, Findings& findings) {
     auto two_threads = common;
     two_threads.emplace_back("2");
     auto one_thread = common;
-    one_thread.emplace_back("1");
-    one_thread = with_everyone(one_thread);
+    one_thread.insert(one_thread.end(), {"1", "--everyone"});
     CHAOS_TRY(const ServedNode alone,
               ServedNode::start({.model = model, .folder = folder.path(), .more = two_threads}));
     CHAOS_TRY(const ServedNode first,

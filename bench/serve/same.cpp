@@ -1,11 +1,11 @@
 // Every combination computes the same tokens in three ways: all at once, in pieces of 7, one by one.
 #include "base/hash.h"
-#include "even.h"
 #include "infer/engine.h"
 #include "infer/packed_file.h"
 #include "infer/window.h"
 #include "linked.h"
 #include "sections.h"
+#include "slices.h"
 #include "temporary_folder.h"
 
 #include <algorithm>
@@ -159,7 +159,7 @@ Result<void> compare(const fs::path& path, LinkedMembers& members, std::mt19937&
     CHAOS_TRY(const Digest wanted, hash_alone(path));
     CHAOS_TRY(const auto file, infer::ModelFile::open(path));
     using Division = std::pair<const char*, std::vector<Slice>>;
-    std::vector<Division> divisions = {{"even", divide_evenly(file.config(), members.count())}};
+    std::vector<Division> divisions = {{"even", even_slices(file.config(), members.count())}};
     if (members.count() > 1) divisions.emplace_back("uneven", divide_at_random(file.config(), members.count(), random));
     const test::TemporaryFolder folder;
     for (const auto& [division, slices] : divisions) {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 #include <chrono>
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -25,21 +25,6 @@ std::int64_t number_after(const std::string& text, const std::string& word, std:
 }
 
 }  // namespace
-
-bool program_has(const std::string& option) {
-    static const Result<std::string> help = testbed::run_program({CHAOS_PROGRAM, "serve", "--help"});
-    return help && help->find(option) != std::string::npos;
-}
-
-std::vector<std::string> with_everyone(std::vector<std::string> options) {
-    static const bool known = [] {
-        const bool has = program_has("--everyone");
-        if (!has) std::fprintf(stderr, "  (the program has no --everyone: whoever it takes is taken)\n");
-        return has;
-    }();
-    if (known) options.emplace_back("--everyone");
-    return options;
-}
 
 Result<ServedNode> ServedNode::start(const NodeStart& start) {
     CHAOS_TRY(ServedNode node, launch(start));
@@ -69,7 +54,7 @@ Result<ServedNode> ServedNode::launch(const NodeStart& start) {
 
 // "... answers at http://127.0.0.1:34567/v1; ..."
 Result<void> ServedNode::wait_until_it_answers() {
-    if (!process_.wait_for_output("/v1")) return Error{"chaos serve ended: " + process_.err()};
+    CHAOS_CHECK(wait_for([this] { return process_.out().find("/v1") != std::string::npos; }, "to answer"));
     const std::string out = process_.out();
     const std::string before = "http://";
     const std::size_t at = out.find(before);
@@ -116,12 +101,15 @@ bool ServedNode::is_with(std::size_t others) const {
 }
 
 Result<void> ServedNode::wait_until_with(std::size_t others) const {
+    return wait_for([&] { return is_with(others); }, "to compute with " + std::to_string(others) + " others");
+}
+
+Result<void> ServedNode::wait_for(const std::function<bool()>& condition, const std::string& what) const {
     const auto limit = std::chrono::steady_clock::now() + patience;
-    while (!is_with(others)) {
+    while (!condition()) {
         if (process_.ended()) return Error{"chaos serve ended: " + process_.out() + process_.err()};
         if (std::chrono::steady_clock::now() > limit)
-            return Error{"a node does not get to compute with " + std::to_string(others) +
-                         " others: " + process_.out()};
+            return Error{"a node does not get " + what + ": " + process_.out() + process_.err()};
         std::this_thread::sleep_for(pause);
     }
     return {};

@@ -1,7 +1,7 @@
 // Processes of `chaos serve`: alone, or a node among others, on this machine or in a host of a testbed.
 //
-//   ServedNode first = *ServedNode::start({.model = model, .folder = folder, .name = "a"});
-//   ServedNode second = *ServedNode::start({.model = model, .folder = folder, .name = "b", .join = {first.address()}});
+//   CHAOS_TRY(auto first, ServedNode::start({.model = model, .folder = folder, .name = "a"}));
+//   CHAOS_TRY(auto second, ServedNode::start({.model = model, .folder = folder, .name = "b", .join = {...}}));
 //   CHAOS_CHECK(first.wait_until_with(1));
 //   CHAOS_TRY(auto stream, first.ask(some_text(1, 8, 64)));
 //
@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -23,11 +24,6 @@
 #include <vector>
 
 namespace chaos::bench {
-
-// Whether `chaos serve` knows an option.
-[[nodiscard]] bool program_has(const std::string& option);
-// "--everyone" where the program has it: all nodes take part, also where fewer were faster.
-[[nodiscard]] std::vector<std::string> with_everyone(std::vector<std::string> options);
 
 struct NodeStart {
     std::filesystem::path model{};   // empty: it gets its slice from the others
@@ -74,6 +70,8 @@ public:
 private:
     ServedNode(testbed::Process process, NodeStart start) : process_(std::move(process)), start_(std::move(start)) {}
     [[nodiscard]] std::string last_division() const;
+    // `what` it is that does not come, for an error.
+    [[nodiscard]] Result<void> wait_for(const std::function<bool()>& condition, const std::string& what) const;
 
     testbed::Process process_;
     NodeStart start_;

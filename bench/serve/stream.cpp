@@ -10,6 +10,8 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 namespace chaos::bench {

@@ -4,7 +4,6 @@
 #include "base/result.h"
 #include "testbed/process.h"
 
-#include <chrono>
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
