@@ -187,9 +187,9 @@ void Engine::start() {
     divide_into_lanes();
 }
 
-// Later rows may look back at earlier ones, so those go first. A window would have to stream its weights for each lane.
+// Later rows may look back at earlier ones, so those go first.
 void Engine::divide_into_lanes() {
-    const bool two = exchange_ != nullptr && model_.window() == nullptr && rows_.size() >= min_rows_of_two_lanes;
+    const bool two = exchange_ != nullptr && exchange_->by_halves() && rows_.size() >= min_rows_of_two_lanes;
     lanes_.resize(two ? 2 : 1);
     const std::size_t half = two ? (rows_.size() + 1) / 2 : rows_.size();
     lanes_.front().first = 0;

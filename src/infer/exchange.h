@@ -17,6 +17,10 @@ class Exchange {
 public:
     virtual ~Exchange() = default;
 
+    // Whether long pieces are computed by halves, so that the sums of one travel while the other is computed. All
+    // members do the same. It is not for those who stream weights, once for each half.
+    [[nodiscard]] virtual bool by_halves() const { return true; }
+
     // Adds the other members' sums to ours, in place. begin() sends ours off and returns at once; at most two sums may
     // be under way, and they end in the order in which they began. An error: somebody is not there any more, and
     // nothing of the pass counts.

@@ -101,6 +101,7 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
     const bool little = std::ranges::any_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; });
     const std::size_t least = infer::Scheduler::min_batch(division.sequences());
     division.set_batch(little ? least : std::max(least, enough_tokens));
+    division.set_halves(!little);
 
     plan::TensorRequest request;
     request.model = infer::tensor_model(
@@ -180,7 +181,7 @@ bool same(const wire::Division& a, const wire::Division& b) {
         return x.SerializeAsString() == y.SerializeAsString();
     };
     return a.direct() == b.direct() && a.chief() == b.chief() && a.context() == b.context() &&
-           a.sequences() == b.sequences() && a.batch() == b.batch() &&
+           a.sequences() == b.sequences() && a.batch() == b.batch() && a.halves() == b.halves() &&
            std::ranges::equal(a.members(), b.members(), equal);
 }
 

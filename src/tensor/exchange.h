@@ -50,6 +50,7 @@ struct Group {
     std::size_t self = 0;  // our place among them
     // The place of each one's parent, the root's is its own; empty: direct.
     std::vector<std::size_t> parents;
+    bool halves = true;                   // as infer::Exchange::by_halves()
     std::uint64_t max_message_bytes = 0;  // the longest that anybody has to say
 };
 
@@ -71,6 +72,7 @@ public:
     // What a member attached to the pass that was collected last.
     [[nodiscard]] const std::vector<std::byte>& attached_by(std::size_t place) const { return attached_[place]; }
 
+    [[nodiscard]] bool by_halves() const override { return group_.halves; }
     Result<void> begin_sum(std::span<std::int64_t> sums) override;
     Result<void> end_sum() override;
     void between() override { loop_.poll(); }

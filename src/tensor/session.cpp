@@ -571,6 +571,7 @@ void Session::start() {
         team->portion.slice = slice_of(division, place);
         team->group.self = place;
         team->group.generation = division.generation();
+        team->group.halves = division.halves();
         for (const wire::Division::Member& member : division.members()) {
             team->group.members.push_back(node_from(member.node()));
             if (!division.direct()) team->group.parents.push_back(member.parent());

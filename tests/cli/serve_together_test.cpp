@@ -152,6 +152,24 @@ TEST_F(ServeTogether, OnlyOneNodeNeedsTheModelsFiles) {
     EXPECT_EQ(second.process->out.find("of the model from others"), std::string::npos) << second.process->out;
 }
 
+TEST_F(ServeTogether, OneOfThemMayHaveLittleMemory) {
+    const std::string prompt(400, 'a');
+    const auto text = [&](const Node& node) {
+        Client client(node.port);
+        client.post("/v1/completions",
+                    json{{"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}, {"ignore_eos", true}}.dump());
+        const Answer answer = client.read_answer();
+        EXPECT_EQ(answer.status, 200) << answer.body;
+        return json::parse(answer.body)["choices"][0]["text"].get<std::string>();
+    };
+    const Node first = start("a", {});
+    const std::string alone = text(first);
+    const Node second = start("b", {"--join", "127.0.0.1:" + std::to_string(first.port), "--memory", "60MB"});
+    ASSERT_TRUE(computes_with(first, 1));
+    EXPECT_EQ(text(first), alone);
+    EXPECT_EQ(text(second), alone);
+}
+
 TEST_F(ServeTogether, ANodeTellsItsStatus) {
     const Node first = start("a", {});
     const Node second = start("b", joining(first));
