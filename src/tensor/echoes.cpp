@@ -1,6 +1,7 @@
 #include "tensor/echoes.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace chaos::tensor {
 namespace {
@@ -9,6 +10,14 @@ constexpr std::size_t first_echoes = 16;  // half of them long
 constexpr std::size_t later_echoes = 2;
 constexpr std::size_t kept = 32;  // of each kind
 constexpr std::chrono::seconds pause{5};
+
+// The lower quartile: those that came while somebody computed hardly move it.
+std::chrono::nanoseconds usual(const std::deque<std::chrono::nanoseconds>& times) {
+    std::vector<std::chrono::nanoseconds> sorted(times.begin(), times.end());
+    const auto place = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 4);
+    std::nth_element(sorted.begin(), place, sorted.end());
+    return *place;
+}
 
 }  // namespace
 
@@ -74,7 +83,7 @@ void Echoes::received(NodeId from, const wire::Echo& echo) {
 std::optional<Echoes::Times> Echoes::times(NodeId peer) const {
     const auto found = peers_.find(peer);
     if (found == peers_.end() || found->second.little.size() < first_echoes / 2) return std::nullopt;
-    return Times{.little = std::ranges::min(found->second.little), .much = std::ranges::min(found->second.long_ones)};
+    return Times{.little = usual(found->second.little), .much = usual(found->second.long_ones)};
 }
 
 }  // namespace chaos::tensor

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <numeric>
 
 namespace chaos::tensor {
 namespace {
@@ -46,6 +47,10 @@ double median(const std::deque<double>& values) {
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
     std::nth_element(sorted.begin(), middle, sorted.end());
     return *middle;
+}
+
+double mean(const std::deque<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double seconds(std::uint64_t nanoseconds) {
@@ -767,8 +772,8 @@ Session::State Session::state() const {
     if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
     state.predicted_s = seconds(team_->division.predicted_ns());
     if (paces_.whole_s.empty()) return state;
-    state.measured_s = median(paces_.whole_s);
-    state.measured_alone_s = median(paces_.own_s);
+    state.measured_s = mean(paces_.whole_s);
+    state.measured_alone_s = mean(paces_.own_s);
     return state;
 }
 

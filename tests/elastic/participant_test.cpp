@@ -199,7 +199,7 @@ TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
 // All that the spoiler holds is wrong, it stays a member until the end, and links are slow enough for a joiner to need
 // every donor: it cannot but pull something wrong.
 TEST(Participant, AWrongShardIsNamedAndPulledElsewhere) {
-    Clan clan(slow_model(), 100);
+    Clan clan(slow_model(), 200);
     clan.run.train.verify_every = 0;
     clan.options.links.max_send_bytes_per_s = 16 << 20;
     clan.found(0);
