@@ -301,6 +301,11 @@ void Session::received_ahead(NodeId from, const wire::Division& division) {
     if (leader() != from || !check_division(subject_.config, division) ||
         place == static_cast<std::size_t>(division.members_size()))
         return;
+    // One thing after the other: what is in force comes first.
+    if (stage_ == Stage::getting || next_) {
+        later_ = division;
+        return;
+    }
     ports_.get(slice_of(division, place), [this, from, generation = division.generation()](const Result<void>& got) {
         wire::Work message;
         if (got) {
@@ -658,7 +663,11 @@ void Session::is_whole() {
     stage_ = Stage::whole;
     ports_.note(words_for(*team_));
     ports_.whole();
-    ports_.get_rest();
+    const auto later = std::exchange(later_, std::nullopt);
+    if (later && later->generation() > team_->generation())
+        received_ahead(team_->leader, *later);
+    else
+        ports_.get_rest();
     ask_for_all();
 }
 

@@ -261,6 +261,7 @@ private:
     std::vector<std::string> reasons_;            // of that
     Clock::time_point planned_;                   // when
     std::optional<Ahead> ahead_;                  // of the leader
+    std::optional<wire::Division> later_;         // to be prepared for, once what is in force is here
     std::optional<wire::Division> next_;          // to be taken up between passes
     NodeId next_leader_;
     std::unique_ptr<Team> team_;

@@ -150,12 +150,15 @@ public:
     }
     // All compute together.
     [[nodiscard]] ::testing::AssertionResult whole() {
-        return comes([&] {
+        ::testing::AssertionResult result = comes([&] {
             return std::ranges::all_of(runners, [&](const auto& runner) {
                 const Session::State state = runner->state();
                 return state.whole && state.members.size() == runners.size();
             });
         });
+        for (const auto& runner : runners)
+            result << "\n\n" << cluster::brief(runner->member->live().id()) << ":\n" << runner->said();
+        return result;
     }
     std::vector<std::unique_ptr<Runner>> runners;
 
