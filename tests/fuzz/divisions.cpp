@@ -17,7 +17,7 @@ infer::Config config() {
     config.heads = 4;
     config.kv_heads = 2;
     config.head_width = 32;
-    config.ffn = 128;
+    config.ffn = 512;
     config.max_context = 64;
     return config;
 }
@@ -103,8 +103,8 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
         *member.mutable_node() = to_wire(NodeId{place + 1, 0});
         member.mutable_heads()->set_first(2 * place);
         member.mutable_heads()->set_count(2);
-        member.mutable_ffn()->set_first(64 * place);
-        member.mutable_ffn()->set_count(64);
+        member.mutable_ffn()->set_first(256 * place);
+        member.mutable_ffn()->set_count(256);
         member.mutable_vocab()->set_first(4 * place);
         member.mutable_vocab()->set_count(4);
     }
