@@ -1,6 +1,7 @@
 #include "tensor/session.h"
 
 #include "base/assert.h"
+#include "base/words.h"
 #include "tensor/division.h"
 #include "tensor/wire.h"
 
@@ -238,6 +239,7 @@ void Session::lead() {
     const bool due = idle && Clock::now() - planned_ > replan_interval;
     if (members == considered_ && (!due || ahead_)) return;
     std::vector<Fact> facts;
+    facts.reserve(members.size());
     for (const NodeId node : members) facts.push_back({.node = node, .able = ables_.at(node)});
     auto divided = tensor::divide(subject_.config, subject_.tensors, std::move(facts), self_, options_.everyone);
     const bool again = members == considered_;
@@ -331,7 +333,7 @@ void Session::received_interrupted(NodeId from, const wire::Interrupted& message
     const bool next = next_ && next_->generation() == message.generation();
     if (!prepares && !computes && !next) return;
     if (!message.why().empty()) {
-        ports_.note(brief(from) + " cannot compute its slice: " + message.why());
+        ports_.note(brief(from) + " cannot compute its slice: " + printable(message.why()));
         unable_.insert(from);
     }
     considered_.clear();
@@ -443,6 +445,7 @@ void Session::ask(Id id, infer::Request request) {
 
 void Session::ask_for_all() {
     std::vector<Id> ids;
+    ids.reserve(texts_.size());
     for (const auto& [id, text] : texts_) ids.push_back(id);
     for (const Id id : ids) ask_chief(id);
 }
@@ -549,8 +552,8 @@ std::string Session::words_for(const Team& team) const {
     };
     const infer::Slice& slice = team.portion.slice;
     return "computes with " + std::to_string(others) + (others == 1 ? " other" : " others") + " (" +
-           team.division.exchange() + "): heads " + range(slice.heads) + ", FFN columns " + range(slice.ffn) +
-           ", tokens " + range(slice.vocab) + expecting;
+           printable(team.division.exchange()) + "): heads " + range(slice.heads) + ", FFN columns " +
+           range(slice.ffn) + ", tokens " + range(slice.vocab) + expecting;
 }
 
 bool Session::ready() const {
@@ -774,7 +777,7 @@ Session::State Session::state() const {
     if (team_ == nullptr) return state;
     state.generation = team_->generation();
     state.members = members_of(team_->division);
-    state.exchange = team_->division.exchange();
+    state.exchange = printable(team_->division.exchange());
     state.computes = team_->computes();
     state.whole = stage_ == Stage::whole;
     state.slice = team_->portion.slice;

@@ -1,5 +1,7 @@
 #include "tensor/wire.h"
 
+#include "base/words.h"
+
 namespace chaos::tensor {
 
 std::vector<std::uint8_t> bytes_of(const wire::Work& message) {
@@ -95,7 +97,7 @@ wire::Told::Ended to_wire(const infer::Ended& ended) {
 infer::Ended ended_from(const wire::Told::Ended& ended) {
     const bool known = ended.ending() <= static_cast<std::uint32_t>(infer::Ending::failed);
     return {.ending = known ? static_cast<infer::Ending>(ended.ending()) : infer::Ending::failed,
-            .error = ended.error(),
+            .error = printable(ended.error()),
             .prompt_tokens = ended.prompt_tokens(),
             .reused_tokens = ended.reused_tokens(),
             .tokens = ended.tokens()};
