@@ -270,6 +270,8 @@ struct QuantizedAt {
 // is far away (virtual machines translate addresses twice) that is not enough. Into the second cache: the first one has
 // too few places for what is on its way.
 constexpr std::size_t ahead_bytes = 4096;
+// With fewer tokens than this, so it is with those that come first; with more, fetch_next() has the time.
+constexpr std::size_t many_tokens = 24;
 HWY_INLINE void fetch_ahead(const std::byte* from, std::size_t bytes) {
     constexpr std::size_t line = 64;
     constexpr int second_cache = 2;
@@ -320,12 +322,14 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
     const Matrix& matrix = job.matrix;
     const std::size_t group_bytes = panel_bytes(format, scale_columns);
     for (std::size_t vector = 0; vector < panel_vectors; vector += vectors) {
+        const bool fetch = vector == 0 && first_token == 0 && job.activations->rows() < many_tokens;
         const std::byte* group = matrix.packed + panel * panel_bytes(format, matrix.columns);
         for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
             const std::size_t groups = std::min(job.block_columns, matrix.columns - first) / scale_columns;
             const QuantizedAt at = QuantizedAt::of<format>(*job.activations, first_token, first);
             Sums<tokens, vectors> sums;
             for (std::size_t i = 0; i < groups; ++i, group += group_bytes) {
+                if (fetch) fetch_ahead(group, group_bytes);
                 Exact<format> exact[tokens * vectors];
                 HWY_UNROLL(24)
                 for (std::size_t j = 0; j < tokens * vectors; ++j)
@@ -359,10 +363,9 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
 }
 
 // Weights that come next, while some tokens of many are multiplied by what is there: of so many bytes as large a share
-// as the tokens are of all. With few tokens the machine's own foresight is as good.
+// as the tokens are of all.
 HWY_INLINE void fetch_next(const PanelJob& job, const std::byte* next, std::size_t bytes, std::size_t token,
                            std::size_t tokens) {
-    constexpr std::size_t many_tokens = 24;
     constexpr std::size_t line = 64;
     const std::size_t rows = job.activations->rows();
     if (rows < many_tokens) return;
