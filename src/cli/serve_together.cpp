@@ -78,6 +78,19 @@ Result<Opened> ask_others(const ServeOptions& options, const fs::path& dir, cons
                   .again = [image = found.image] { return image->open_model(); }};
 }
 
+// Whoever joins has the model that the others serve. Where nobody answers yet, somebody may later.
+Result<void> check_model(const ServeOptions& options, const Opened& opened, const node::Identity& identity) {
+    constexpr std::chrono::seconds patience{3};
+    if (options.join.empty() || opened.source.files == nullptr) return {};
+    boost::asio::io_context loop{1};
+    tensor::EnquiryOptions enquiry{.addresses = options.join, .links = {}, .folder = {}};
+    enquiry.patience = patience;
+    const auto served = tensor::ask_model(loop, identity.key, identity.credential, enquiry);
+    if (!served || served->identity == infer::identity_of(opened.source.manifest)) return {};
+    return Error{"those at " + options.join.front() + " serve " + served->name + ", and " + options.model.string() +
+                 " is another model, or the same one in other files; without a model this node gets theirs"};
+}
+
 // Further processes of this machine, which end with this one.
 class Others {
 public:
@@ -185,6 +198,7 @@ Result<void> serve_together(const ServeOptions& given) {
                                                                 .institution = options.institution,
                                                                 .may_make_institution = options.join.empty()}));
     CHAOS_TRY(Opened opened, options.model.empty() ? ask_others(options, dir, identity) : open_files(options, dir));
+    CHAOS_CHECK(check_model(options, opened, identity));
     tensor::Subject subject{.config = opened.model.config(), .tensors = infer::packed_tensors(opened.model)};
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(opened.model));
     CHAOS_TRY(auto format, infer::chat_format_of(opened.model));

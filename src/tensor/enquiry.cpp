@@ -18,7 +18,7 @@ constexpr std::size_t max_name_bytes = 256;
 class Enquiry final : private net::BulkReceiver, private live::Enquirer {
 public:
     Enquiry(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
-            const EnquiryOptions& options)
+            const EnquiryOptions& options, bool whole)
         : Enquirer(loop, key, credential,
                    {.addresses = options.addresses,
                     .links = options.links,
@@ -26,6 +26,7 @@ public:
                     .note = options.note},
                    *this),
           options_(options),
+          whole_(whole),
           pulling_(loop, links(), transfers_,
                    {.send =
                         [this](NodeId to, const wire::UnitWork& message) {
@@ -42,11 +43,13 @@ public:
     Enquiry(const Enquiry&) = delete;
     Enquiry& operator=(const Enquiry&) = delete;
 
+    [[nodiscard]] const ServedModel& served() const { return served_; }
+
     Result<FoundModel> run() {
         last_sign_ = Clock::now();
         CHAOS_CHECK(reach([this] { return done_ || failure_; }, [this] { return last_sign_ + options_.patience; }));
         if (failure_) return *failure_;
-        return FoundModel{.name = name_, .image = image_};
+        return FoundModel{.name = served_.name, .image = image_};
     }
 
 private:
@@ -54,7 +57,7 @@ private:
         pulling_.link_up(peer);
         wire::Work message;
         message.mutable_model_ask();
-        if (name_.empty()) (void)links().send_work(peer, bytes_of(message));
+        if (served_.name.empty()) (void)links().send_work(peer, bytes_of(message));
     }
     void gone(NodeId peer) override { pulling_.link_down(peer); }
 
@@ -66,7 +69,7 @@ private:
             if (work->units().what_case() == wire::UnitWork::kAbsent)
                 pulling_.received_absent(from, work->units().absent());
         }
-        if (work->has_model_answer() && name_.empty()) take(from, work->model_answer());
+        if (work->has_model_answer() && served_.name.empty()) take(from, work->model_answer());
     }
 
     void take(NodeId from, const wire::ModelAnswer& answer) {
@@ -76,8 +79,12 @@ private:
             return give_up_on(from, "its answer makes no sense");
         std::ranges::transform(answer.identity(), identity.begin(),
                                [](char byte) { return static_cast<std::uint8_t>(byte); });
-        name_ = name;
+        served_ = {.name = name, .identity = identity};
         last_sign_ = Clock::now();
+        if (!whole_) {
+            done_ = true;
+            return;
+        }
         auto kept = infer::Image::kept_manifest(options_.folder, identity);
         if (!kept) return fail(kept.error());
         if (*kept) return get_texts(std::move(**kept));
@@ -105,8 +112,9 @@ private:
     void dropped(NodeId from, const net::BulkHead& head) override { transfers_.dropped(from, head); }
 
     const EnquiryOptions& options_;
+    bool whole_;
     Clock::time_point last_sign_;
-    std::string name_;
+    ServedModel served_;
     std::shared_ptr<infer::Image> image_;
     bool done_ = false;
     std::optional<Error> failure_;
@@ -118,7 +126,14 @@ private:
 
 Result<FoundModel> find_model(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
                               const EnquiryOptions& options) {
-    return Enquiry(loop, key, credential, options).run();
+    return Enquiry(loop, key, credential, options, true).run();
+}
+
+Result<ServedModel> ask_model(net::asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
+                              const EnquiryOptions& options) {
+    Enquiry enquiry(loop, key, credential, options, false);
+    CHAOS_CHECK(enquiry.run());
+    return enquiry.served();
 }
 
 }  // namespace chaos::tensor

@@ -1,5 +1,5 @@
-// What a node without the model's files asks before it joins: which model is it? What comes back is its manifest and
-// its texts (tokenizer, chat template), in an image that is on this node's disk from then on.
+// What a node asks before it joins: which model is it? Where it has no files of it, it gets the manifest and the texts
+// (tokenizer, chat template), in an image that is on its disk from then on.
 #pragma once
 
 #include "base/result.h"
@@ -29,6 +29,14 @@ struct FoundModel {
     std::string name;  // for people and clients
     std::shared_ptr<infer::Image> image;
 };
+
+// What they serve: for who has the files of a model and wants to know whether it is that one.
+struct ServedModel {
+    std::string name;
+    Digest identity{};
+};
+[[nodiscard]] Result<ServedModel> ask_model(net::asio::io_context& loop, const net::SecretKey& key,
+                                            const net::Credential& credential, const EnquiryOptions& options);
 
 // By whoever answers first. Runs the loop meanwhile, on which nothing else runs; if the loop is stopped, that is an
 // error. All links are closed afterwards.

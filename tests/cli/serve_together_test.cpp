@@ -170,6 +170,15 @@ TEST_F(ServeTogether, OneOfThemMayHaveLittleMemory) {
     EXPECT_EQ(text(second), alone);
 }
 
+TEST_F(ServeTogether, ANodeWithAnotherModelIsTold) {
+    const Node first = start("a", {});
+    Process other({"serve", shared("models/qwen3-tiny").string(), "--dir", "b", "--listen", "127.0.0.1:0", "--join",
+                   "127.0.0.1:" + std::to_string(first.port)},
+                  folder_.path(), [this] { home(); });
+    EXPECT_EQ(other.wait(), 2);
+    EXPECT_THAT(other.err, testing::HasSubstr("serve llama3-shakespeare"));
+}
+
 TEST_F(ServeTogether, ANodeTellsItsStatus) {
     const Node first = start("a", {});
     const Node second = start("b", joining(first));
