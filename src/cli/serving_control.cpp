@@ -115,7 +115,7 @@ json ServingControl::status() const {
                   {"weight_bytes", state.weight_bytes}}},
                 {"predicted_ms_per_token", state.predicted_s > 0.0 ? json(state.predicted_s * 1e3) : json()},
                 {"measured_ms_per_token", milliseconds_of(state.measured_s)},
-                {"measured_own_ms_per_token", milliseconds_of(state.measured_alone_s)},
+                {"measured_own_ms_per_token", milliseconds_of(state.measured_own_s)},
                 {"texts", state.texts},
                 {"passes", state.passes},
                 {"healed", state.healed},

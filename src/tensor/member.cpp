@@ -59,11 +59,7 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
           {.send = [this](NodeId to,
                           const wire::Work& message) { return member_.links().send_work(to, bytes_of(message)); },
            .linked = [this] { return member_.links().peers(); },
-           .times = [this](NodeId peer) -> std::optional<Session::Ports::Times> {
-               const auto times = echoes_.times(peer);
-               if (!times) return std::nullopt;
-               return Session::Ports::Times{.little = times->little, .much = times->much};
-           },
+           .times = [this](NodeId peer) { return echoes_.times(peer); },
            .get = [this](const infer::Slice& slice,
                          std::function<void(const Result<void>&)> done) { holdings_.want(slice, std::move(done)); },
            .get_rest = [this] { holdings_.want_rest(); },

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <numeric>
 
 namespace chaos::tensor {
 namespace {
@@ -29,29 +28,13 @@ constexpr double worth_when_idle = 0.97;
 constexpr double worth_by_measure = 0.85;
 constexpr std::chrono::seconds replan_interval{10};
 constexpr std::chrono::minutes experience_lasts{10};
-// Passes that tell how fast a member is.
-constexpr std::size_t kept_passes = 64;
-constexpr std::size_t enough_passes = 16;
+// What is told again.
 constexpr double worth_telling = 0.1;
-// A layer's half calls the pool so often, and does some things alone.
-constexpr std::uint64_t calls_of_a_phase = 3;
-constexpr std::uint64_t alone_ns = 4'000;
 
 std::vector<std::byte> encoded(const wire::Commands& commands) {
     std::vector<std::byte> bytes(commands.ByteSizeLong());
     commands.SerializeToArray(bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
-}
-
-double median(const std::deque<double>& values) {
-    std::vector<double> sorted(values.begin(), values.end());
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle;
-}
-
-double mean(const std::deque<double>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double seconds(std::uint64_t nanoseconds) {
@@ -78,14 +61,6 @@ std::string milliseconds_text(double s) {
 
 }  // namespace
 
-void Session::Paces::add(double whole, double own) {
-    whole_s.push_back(whole);
-    own_s.push_back(own);
-    if (whole_s.size() <= kept_passes) return;
-    whole_s.pop_front();
-    own_s.pop_front();
-}
-
 Session::Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, Subject subject,
                  const SessionOptions& options, Ports ports, std::shared_ptr<Gateway::Told> told)
     : loop_(loop),
@@ -94,7 +69,8 @@ Session::Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, Su
       subject_(std::move(subject)),
       options_(options),
       ports_(std::move(ports)),
-      told_(std::move(told)) {
+      told_(std::move(told)),
+      ability_(options.speed) {
     exchange_.attach([this] { return is_chief() ? encoded(next_commands()) : std::vector<std::byte>(); });
 }
 
@@ -111,10 +87,9 @@ std::optional<NodeId> Session::leader() const {
 
 wire::Able Session::able() const {
     wire::Able able;
-    const infer::Speed& speed = options_.speed;
-    able.set_weight_bytes_per_s(learnt_bytes_per_s_ > 0 ? learnt_bytes_per_s_ : speed.weight_bytes_per_s);
-    able.set_prompt_bytes_per_s(speed.prompt_bytes_per_s);
-    able.set_phase_ns(learnt_bytes_per_s_ > 0 ? learnt_phase_ns_ : calls_of_a_phase * speed.call_ns + alone_ns);
+    able.set_weight_bytes_per_s(ability_.weight_bytes_per_s());
+    able.set_prompt_bytes_per_s(ability_.prompt_bytes_per_s());
+    able.set_phase_ns(ability_.phase_ns());
     able.set_memory_bytes(options_.memory_bytes);
     able.set_program_bytes(options_.program_bytes);
     able.set_disk_bytes_per_s(disk_bytes_per_s_);
@@ -143,21 +118,14 @@ void Session::tell_able() {
     for (const NodeId peer : linked) (void)ports_.send(peer, message);
 }
 
-// What passes have taught: what a token takes beyond its weights, or that these are faster than was thought.
 void Session::tell_if_learnt() {
-    if (paces_.own_s.size() < enough_passes || !team_->loaded.model) return;
-    experience_[members_of(team_->division)] = {.token_s = median(paces_.whole_s), .when = Clock::now()};
-    const double own = median(paces_.own_s);
-    const auto bytes = static_cast<double>(infer::packed_bytes(team_->loaded.model->tensors()));
-    const auto rate = static_cast<double>(options_.speed.weight_bytes_per_s);
-    const auto phases = static_cast<double>(2 * subject_.config.layers + 1);
-    if (bytes <= 0.0 || rate <= 0.0) return;
-    const double beyond = own - bytes / rate;
-    learnt_bytes_per_s_ =
-        beyond > 0.0 ? options_.speed.weight_bytes_per_s : static_cast<std::uint64_t>(bytes / own) + 1;
-    learnt_phase_ns_ = beyond > 0.0 ? static_cast<std::uint64_t>(beyond / phases * 1e9) : 0;
+    if (!paces_.tell() || !team_->loaded.model) return;
+    experience_[members_of(team_->division)] = {.token_s = paces_.usual_s(), .when = Clock::now()};
+    ability_.learn(paces_.usual_own_s(), infer::packed_bytes(team_->loaded.model->tensors()),
+                   static_cast<std::uint64_t>(2 * subject_.config.layers + 1));
     const wire::Able& told = ables_[self_];
-    if (differs(told.weight_bytes_per_s(), learnt_bytes_per_s_) || differs(told.phase_ns(), learnt_phase_ns_))
+    if (differs(told.weight_bytes_per_s(), ability_.weight_bytes_per_s()) ||
+        differs(told.phase_ns(), ability_.phase_ns()))
         tell_able();
 }
 
@@ -265,7 +233,7 @@ bool Session::is_worth_it(const wire::Division& division) const {
     const auto known = experience_.find(members_of(division));
     if (known != experience_.end() && Clock::now() - known->second.when < experience_lasts)
         promised = std::max(promised, known->second.token_s);
-    if (paces_.whole_s.size() >= enough_passes) return promised < worth_by_measure * median(paces_.whole_s);
+    if (paces_.tell()) return promised < worth_by_measure * paces_.usual_s();
     return promised <
            (team_->computing ? worth_while_writing : worth_when_idle) * seconds(team_->division.predicted_ns());
 }
@@ -783,9 +751,8 @@ Session::State Session::state() const {
     state.slice = team_->portion.slice;
     if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
     state.predicted_s = seconds(team_->division.predicted_ns());
-    if (paces_.whole_s.empty()) return state;
-    state.measured_s = mean(paces_.whole_s);
-    state.measured_alone_s = mean(paces_.own_s);
+    state.measured_s = paces_.mean_s();
+    state.measured_own_s = paces_.mean_own_s();
     return state;
 }
 

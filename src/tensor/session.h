@@ -31,7 +31,8 @@
 #include "cluster/view.h"
 #include "infer/engine.h"
 #include "infer/scheduler.h"
-#include "infer/speed.h"
+#include "tensor/ability.h"
+#include "tensor/echoes.h"
 #include "tensor/exchange.h"
 #include "tensor/gateway.h"
 
@@ -96,12 +97,8 @@ public:
     struct Ports {
         std::function<bool(NodeId to, const wire::Work& message)> send;  // false: there is no link
         std::function<std::vector<NodeId>()> linked;
-        // How long messages to a neighbour take, one way; none where it is not known.
-        struct Times {
-            std::chrono::nanoseconds little{0};
-            std::chrono::nanoseconds much{0};
-        };
-        std::function<std::optional<Times>(NodeId peer)> times;
+        // How long messages to a neighbour take; none where it is not known.
+        std::function<std::optional<Echoes::Times>(NodeId peer)> times;
         // Brings what a slice needs onto this node's disk; `done` is called unless something else is asked for by then.
         std::function<void(const infer::Slice& slice, std::function<void(const Result<void>&)> done)> get;
         // Likewise what is not needed now, as long as nothing else is asked for.
@@ -147,11 +144,11 @@ public:
         std::uint64_t weight_bytes = 0;  // of the slice
         std::size_t texts = 0;           // asked for here
         std::uint64_t passes = 0;
-        std::uint64_t healed = 0;                // divisions in mid-text
-        double predicted_s = 0.0;                // a token
-        std::optional<double> measured_s;        // likewise, of this division
-        std::optional<double> measured_alone_s;  // of it, that this node computes
-        std::vector<std::string> reasons;        // the leader's, for its division
+        std::uint64_t healed = 0;              // divisions in mid-text
+        double predicted_s = 0.0;              // a token
+        std::optional<double> measured_s;      // likewise, of this division
+        std::optional<double> measured_own_s;  // of it, that this node computes
+        std::vector<std::string> reasons;      // the leader's, for its division
     };
     [[nodiscard]] State state() const;
 
@@ -179,11 +176,6 @@ private:
     enum class Stage { none, getting, loading, whole, broken };  // of the team
     struct Text {
         infer::Request request;  // with what was drawn so far
-    };
-    // Passes of a single token, the last ones.
-    struct Paces {
-        std::deque<double> whole_s, own_s;
-        void add(double whole, double own);
     };
     // What a token took those who computed.
     struct Experience {
@@ -273,10 +265,9 @@ private:
     std::map<infer::Writer::Id, Text> texts_;
     std::uint64_t passes_ = 0;
     std::uint64_t healed_ = 0;
-    Paces paces_;
+    Ability ability_;
+    Paces paces_;  // of the team
     std::map<std::vector<NodeId>, Experience> experience_;
-    std::uint64_t learnt_bytes_per_s_ = 0;  // 0: nothing learnt yet
-    std::uint64_t learnt_phase_ns_ = 0;
     std::uint64_t disk_bytes_per_s_ = 0;
 };
 

@@ -11,23 +11,13 @@ namespace {
 using namespace chaos;
 using namespace chaos::tensor;
 
-infer::Config config() {
-    infer::Config config = infer::test::small_config("llama", 64);
-    config.layers = 2;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_width = 32;
-    config.ffn = 512;
-    config.max_context = 64;
-    return config;
-}
-
 void check_slices(const wire::Division& division) {
     for (std::size_t place = 0; place < static_cast<std::size_t>(division.members_size()); ++place) {
         const infer::Slice slice = slice_of(division, place);
-        CHAOS_ASSERT(slice.heads.end() <= config().heads && slice.ffn.end() <= config().ffn &&
-                     slice.vocab.end() <= config().vocab);
-        CHAOS_ASSERT(infer::part_of(config(), slice).heads == slice.heads.count);
+        CHAOS_ASSERT(slice.heads.end() <= infer::test::divisible_config().heads &&
+                     slice.ffn.end() <= infer::test::divisible_config().ffn &&
+                     slice.vocab.end() <= infer::test::divisible_config().vocab);
+        CHAOS_ASSERT(infer::part_of(infer::test::divisible_config(), slice).heads == slice.heads.count);
     }
 }
 
@@ -49,9 +39,9 @@ void divide_among(const wire::Able& strange) {
         }
         facts.push_back({.node = node, .able = node == nodes.back() ? strange : able});
     }
-    const auto tensors = infer::packed_tensors(config(), infer::Format::f32);
+    const auto tensors = infer::packed_tensors(infer::test::divisible_config(), infer::Format::f32);
     for (const bool everyone : {false, true}) {
-        const auto divided = divide(config(), tensors, facts, nodes.front(), everyone);
+        const auto divided = divide(infer::test::divisible_config(), tensors, facts, nodes.front(), everyone);
         if (!divided) continue;
         check_slices(divided->division);
         CHAOS_ASSERT(same(divided->division, divided->division));
@@ -64,12 +54,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size == 0) return -1;
     const auto work = work_from({data + 1, size - 1});
     if (!work) return 0;
-    if (data[0] % 2 == 0 && work->has_division() && check_division(config(), work->division()))
+    if (data[0] % 2 == 0 && work->has_division() && check_division(infer::test::divisible_config(), work->division()))
         check_slices(work->division());
     if (data[0] % 2 == 1 && work->has_able()) divide_among(work->able());
     if (work->has_ask()) {
         const infer::Request request = request_from(work->ask());
-        if (infer::check(request, 32, config().vocab)) (void)to_wire(request);
+        if (infer::check(request, 32, infer::test::divisible_config().vocab)) (void)to_wire(request);
     }
     if (work->has_told()) (void)ended_from(work->told().ended());
     return 0;

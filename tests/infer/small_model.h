@@ -28,6 +28,18 @@ inline Config small_config(const std::string& kind, std::int64_t width) {
     return config;
 }
 
+// One that can be divided: heads and FFN columns by halves and quarters.
+inline Config divisible_config() {
+    Config config = small_config("llama", 64);
+    config.layers = 2;
+    config.heads = 4;
+    config.kv_heads = 2;
+    config.head_width = 32;
+    config.ffn = 512;
+    config.max_context = 64;
+    return config;
+}
+
 inline GgufMetadata small_metadata(const Config& config, bool byte_level) {
     const auto whole = [](std::int64_t value) { return GgufValue::of_u32(static_cast<std::uint32_t>(value)); };
     const std::string kind = config.kind + ".";

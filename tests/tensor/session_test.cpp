@@ -15,16 +15,6 @@ namespace {
 const NodeId leader{1, 0};
 const NodeId self{2, 0};
 
-infer::Config config() {
-    infer::Config config = infer::test::small_config("llama", 64);
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_width = 32;
-    config.ffn = 512;
-    config.max_context = 64;
-    return config;
-}
-
 SessionOptions options() {
     SessionOptions options;
     options.sequences = 2;
@@ -86,7 +76,8 @@ protected:
         loop_,
         exchange_,
         self,
-        Subject{.config = config(), .tensors = infer::packed_tensors(config(), infer::Format::f32)},
+        Subject{.config = infer::test::divisible_config(),
+                .tensors = infer::packed_tensors(infer::test::divisible_config(), infer::Format::f32)},
         options(),
         {.send =
              [this](NodeId, const wire::Work& message) {
@@ -94,7 +85,7 @@ protected:
                  return true;
              },
          .linked = [] { return std::vector{leader}; },
-         .times = [](NodeId) { return std::optional(Session::Ports::Times{}); },
+         .times = [](NodeId) { return std::optional(Echoes::Times{}); },
          .get = [this](const infer::Slice& slice,
                        std::function<void(const Result<void>&)> done) { wishes_.push_back({slice, std::move(done)}); },
          .get_rest = [] {},

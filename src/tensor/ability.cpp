@@ -1,0 +1,67 @@
+#include "tensor/ability.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace chaos::tensor {
+namespace {
+
+constexpr std::size_t kept_passes = 64;
+constexpr std::size_t enough_passes = 16;
+// A layer's half calls the pool so often, and does some things alone.
+constexpr std::uint64_t calls_of_a_phase = 3;
+constexpr std::uint64_t alone_ns = 4'000;
+
+double median(const std::deque<double>& values) {
+    std::vector<double> sorted(values.begin(), values.end());
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
+}
+
+std::optional<double> mean(const std::deque<double>& values) {
+    if (values.empty()) return std::nullopt;
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+void Paces::add(double whole_s, double own_s) {
+    whole_s_.push_back(whole_s);
+    own_s_.push_back(own_s);
+    if (whole_s_.size() <= kept_passes) return;
+    whole_s_.pop_front();
+    own_s_.pop_front();
+}
+
+bool Paces::tell() const {
+    return whole_s_.size() >= enough_passes;
+}
+double Paces::usual_s() const {
+    return median(whole_s_);
+}
+double Paces::usual_own_s() const {
+    return median(own_s_);
+}
+std::optional<double> Paces::mean_s() const {
+    return mean(whole_s_);
+}
+std::optional<double> Paces::mean_own_s() const {
+    return mean(own_s_);
+}
+
+Ability::Ability(const infer::Speed& measured)
+    : measured_(measured),
+      weight_bytes_per_s_(measured.weight_bytes_per_s),
+      phase_ns_(calls_of_a_phase * measured.call_ns + alone_ns) {}
+
+void Ability::learn(double own_s, std::uint64_t weight_bytes, std::uint64_t phases) {
+    if (weight_bytes == 0 || measured_.weight_bytes_per_s == 0 || own_s <= 0.0) return;
+    const auto bytes = static_cast<double>(weight_bytes);
+    const double beyond = own_s - bytes / static_cast<double>(measured_.weight_bytes_per_s);
+    weight_bytes_per_s_ = beyond > 0.0 ? measured_.weight_bytes_per_s : static_cast<std::uint64_t>(bytes / own_s) + 1;
+    phase_ns_ = beyond > 0.0 ? static_cast<std::uint64_t>(beyond / static_cast<double>(phases) * 1e9) : 0;
+}
+
+}  // namespace chaos::tensor
