@@ -6,7 +6,7 @@ namespace chaos::cluster {
 namespace {
 
 constexpr std::size_t views_kept = 64;
-constexpr std::size_t decisions_kept = 4096;
+constexpr std::size_t decisions_kept = 1024;  // a kilobyte each; who is further behind is told the whole view
 
 Ancestor ancestor_of(const View& view) {
     return {.view = view.name, .epoch = view.epoch, .fork = view.fork};
