@@ -191,10 +191,18 @@ HWY_INLINE FloatVector load_f16(const std::uint16_t* from) {
     return hn::PromoteTo(Floats(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
-// Scores of `queries` queries for a group of 16 positions: lanes are positions.
-template <std::size_t queries>
-HWY_INLINE void score_group(const AttentionJob& job, std::size_t first_query, std::size_t group, std::size_t stride) {
-    constexpr std::size_t vectors = key_group / lanes;
+// Keys and values that are read a page later (multiply_kernels.cpp says why).
+HWY_INLINE void fetch_ahead(const std::uint16_t* from) {
+    constexpr std::size_t ahead = 4096 / sizeof(std::uint16_t);
+    constexpr int second_cache = 2;
+    __builtin_prefetch(from + ahead, 0, second_cache);
+}
+
+// Scores of `queries` queries for groups of 16 positions: lanes are positions.
+template <std::size_t queries, std::size_t groups>
+HWY_INLINE void score_groups(const AttentionJob& job, std::size_t first_query, std::size_t group, std::size_t stride) {
+    constexpr std::size_t group_vectors = key_group / lanes;
+    constexpr std::size_t vectors = groups * group_vectors;
     const Floats floats;
     const std::size_t dimensions = job.head.dimensions;
     const std::uint16_t* keys = job.head.keys + group * key_group * dimensions;
@@ -205,7 +213,10 @@ HWY_INLINE void score_group(const AttentionJob& job, std::size_t first_query, st
     for (std::size_t i = 0; i < dimensions; ++i) {
         HWY_UNROLL(4)
         for (std::size_t j = 0; j < vectors; ++j) {
-            const FloatVector key = load_f16(keys + i * key_group + j * lanes);
+            const std::uint16_t* from =
+                keys + (j / group_vectors * dimensions + i) * key_group + j % group_vectors * lanes;
+            if (j % group_vectors == 0 && i % 2 == 0) fetch_ahead(from);
+            const FloatVector key = load_f16(from);
             HWY_UNROLL(8)
             for (std::size_t query = 0; query < queries; ++query) {
                 FloatVector& score = scores[query * vectors + j];
@@ -234,7 +245,10 @@ HWY_INLINE void weigh_values(const AttentionJob& job, std::size_t first_query, s
     for (std::size_t position = 0; position < job.positions; ++position, from += dimensions) {
         FloatVector values[vectors];
         HWY_UNROLL(4)
-        for (std::size_t j = 0; j < vectors; ++j) values[j] = load_f16(from + j * lanes);
+        for (std::size_t j = 0; j < vectors; ++j) {
+            if (j * lanes % (2 * key_group) == 0) fetch_ahead(from + j * lanes);
+            values[j] = load_f16(from + j * lanes);
+        }
         HWY_UNROLL(8)
         for (std::size_t query = 0; query < queries; ++query) {
             const FloatVector score = hn::Set(floats, scores[query * stride + position]);
@@ -257,7 +271,11 @@ template <std::size_t queries>
 HWY_NOINLINE void attend_queries(const AttentionJob& job, std::size_t first) {
     const std::size_t dimensions = job.head.dimensions;
     const std::size_t stride = key_halves(job.positions, 1);
-    for (std::size_t group = 0; group < stride / key_group; ++group) score_group<queries>(job, first, group, stride);
+    // Two groups at a time, where there are registers for their sums: they do not wait for each other.
+    std::size_t group = 0;
+    if constexpr (lanes == key_group)
+        for (; group + 2 <= stride / key_group; group += 2) score_groups<queries, 2>(job, first, group, stride);
+    for (; group < stride / key_group; ++group) score_groups<queries, 1>(job, first, group, stride);
     for (std::size_t i = 0; i < queries; ++i) softmax(job.scores + (first + i) * stride, job.positions);
     constexpr std::size_t vectors = lanes == 8 ? 2 : 4;
     std::size_t dimension = 0;

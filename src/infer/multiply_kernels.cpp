@@ -3,16 +3,17 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "infer/multiply_kernels.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "base/assert.h"
 #include "infer/kernels.h"
 #include "infer/multiply.h"
+#include "infer/tiles.h"
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 HWY_BEFORE_NAMESPACE();
 namespace chaos::infer::HWY_NAMESPACE {
@@ -58,8 +59,13 @@ HWY_INLINE void add_fixed(FloatVector sum, std::int64_t* to) {
     const hn::Repartition<double, Floats> doubles;
     const hn::RebindToSigned<decltype(doubles)> longs;
     const FloatVector limit = hn::Set(floats, fixed_limit);
+#if HWY_ARCH_X86
+    // Where one of them is not a number, the second.
+    const FloatVector limited = hn::Min(hn::Max(sum, hn::Neg(limit)), limit);
+#else
     const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
     const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
+#endif
     const auto ones = hn::Set(doubles, 0x1.8p52);
     const auto add_half = [&](auto half, std::int64_t* here) HWY_ATTR {
         const auto scaled = hn::MulAdd(hn::PromoteTo(doubles, half), hn::Set(doubles, fixed_unit), ones);
@@ -272,10 +278,10 @@ struct QuantizedAt {
 constexpr std::size_t ahead_bytes = 4096;
 // With fewer tokens than this, so it is with those that come first; with more, fetch_next() has the time.
 constexpr std::size_t many_tokens = 24;
+constexpr std::size_t line_bytes = 64;
+constexpr int second_cache = 2;
 HWY_INLINE void fetch_ahead(const std::byte* from, std::size_t bytes) {
-    constexpr std::size_t line = 64;
-    constexpr int second_cache = 2;
-    for (std::size_t at = 0; at < bytes; at += line) __builtin_prefetch(from + ahead_bytes + at, 0, second_cache);
+    for (std::size_t at = 0; at < bytes; at += line_bytes) __builtin_prefetch(from + ahead_bytes + at, 0, second_cache);
 }
 
 // One row of activations through one panel, in the order of memory: one long run of bytes is read at least as fast as
@@ -366,22 +372,160 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
 // as the tokens are of all.
 HWY_INLINE void fetch_next(const PanelJob& job, const std::byte* next, std::size_t bytes, std::size_t token,
                            std::size_t tokens) {
-    constexpr std::size_t line = 64;
     const std::size_t rows = job.activations->rows();
     if (rows < many_tokens) return;
-    for (std::size_t at = bytes * token / rows / line; at < bytes * (token + tokens) / rows / line; ++at)
-        hwy::Prefetch(next + at * line);
+    for (std::size_t at = bytes * token / rows / line_bytes; at < bytes * (token + tokens) / rows / line_bytes; ++at)
+        __builtin_prefetch(next + at * line_bytes, 0, second_cache);
 }
+
+#if HWY_TARGET == HWY_AVX3_DL
+
+// 32 rows of weights in a block of columns.
+struct TileBlock {
+    std::size_t first;   // column
+    std::size_t groups;  // of 32 columns
+    const std::byte* weights;
+    std::size_t group_bytes;
+    alignas(64) std::array<float, block_scales * panel_rows> scales;
+    alignas(64) std::array<std::uint8_t, activation_columns * panel_rows> unpacked;
+
+    template <Format format>
+    void read(const std::byte* packed) {
+        const std::size_t packed_bytes = panel_bytes(format, scale_columns);
+        for (std::size_t i = 0; i < groups; ++i)
+            for (std::size_t j = 0; j < panel_rows; j += lanes)
+                hn::Store(load_f16(packed + i * packed_bytes + 2 * j), Floats(), scales.data() + i * panel_rows + j);
+        weights = packed + panel_scale_bytes;
+        group_bytes = packed_bytes;
+        if constexpr (format == Format::q4_0) {
+            const Bytes bytes;
+            for (std::size_t i = 0; i < groups; ++i)
+                for (std::size_t j = 0; j < panel_vectors; ++j)
+                    for (std::size_t k = 0; k < 8; ++k) {
+                        const ByteVector values = load_columns<format>(packed + i * packed_bytes, j, k);
+                        hn::Store(hn::Sub(values, hn::Set(bytes, 8)), bytes,
+                                  unpacked.data() + ((i * 8 + k) * panel_vectors + j) * lanes * 4);
+                    }
+            weights = reinterpret_cast<const std::byte*>(unpacked.data());
+            group_bytes = scale_columns * panel_rows;
+        }
+    }
+};
+
+// 16 rows of activations through a block.
+HWY_NOINLINE void tiled_block(const PanelJob& job, const TileBlock& block, std::size_t first_token,
+                              const Target& target) {
+    const Floats floats;
+    constexpr std::size_t half = tile_tokens * tile_lanes;
+    alignas(64) std::array<std::int32_t, block_scales * 2 * half> exact;
+    const std::size_t at = block.first / activation_columns;
+    const std::size_t within = block.first % activation_columns;
+    const std::int8_t* bytes = job.activations->bytes(at, first_token) + within;
+    const float* scales = job.activations->scales(at, first_token) + within / scale_columns;
+    for (std::size_t i = 0; i < block.groups; ++i) {
+        // The next rows: they lie behind these.
+        constexpr std::size_t share = tile_tokens * activation_columns / block_scales;
+        const std::int8_t* next = bytes + tile_tokens * activation_columns + i * share;
+        for (std::size_t line = 0; line < share; line += line_bytes) __builtin_prefetch(next + line);
+        tile_products(bytes + i * scale_columns, block.weights + i * block.group_bytes, exact.data() + 2 * half * i);
+    }
+    for (std::size_t vector = 0; vector < panel_vectors; ++vector) {
+        Sums<tile_tokens, 1> sums;
+        for (std::size_t i = 0; i < block.groups; ++i) {
+            const FloatVector weight_scales = hn::Load(floats, block.scales.data() + i * panel_rows + vector * lanes);
+            const std::int32_t* from = exact.data() + (2 * i + vector) * half;
+            HWY_UNROLL(16)
+            for (std::size_t token = 0; token < tile_tokens; ++token) {
+                const FloatVector factor = hn::Mul(weight_scales, hn::Set(floats, scales[token * block_scales + i]));
+                const FloatVector totals = hn::ConvertTo(floats, hn::Load(Ints(), from + token * tile_lanes));
+                sums.vectors[token] = hn::MulAdd(totals, factor, sums.vectors[token]);
+            }
+        }
+        sums.finish(job, {target.first_block, target.token, target.row + vector * lanes});
+    }
+}
+
+// What rows of activations add up to in a panel, kept together until all columns are done: where results lie far apart,
+// they are in each other's way in the caches.
+struct NearResults {
+    static constexpr std::size_t tokens = 128;
+    alignas(64) std::array<float, tokens * panel_rows> floats;
+    alignas(64) std::array<std::int64_t, tokens * panel_rows> fixed;
+
+    // As if the panel were all there is.
+    PanelJob job_like(const PanelJob& job) {
+        PanelJob result = job;
+        result.matrix.rows = panel_rows;
+        result.stride = panel_rows;
+        result.results = job.results != nullptr ? floats.data() : nullptr;
+        result.sums = fixed.data();
+        if (job.results == nullptr) fixed.fill(0);
+        return result;
+    }
+
+    // 16 rows of activations to where they belong.
+    void move(const PanelJob& job, std::size_t panel, std::size_t near_token, std::size_t token) const {
+        const std::size_t rows = std::min(panel_rows, job.matrix.rows - panel * panel_rows);
+        for (std::size_t i = 0; i < tile_tokens; ++i) {
+            const std::size_t from = (near_token + i) * panel_rows;
+            const std::size_t to = (token + i) * job.stride + panel * panel_rows;
+            if (job.results == nullptr) {
+                for (std::size_t row = 0; row < rows; ++row) job.sums[to + row] += fixed[from + row];
+            } else if (rows == panel_rows) {
+                hwy::CopyBytes<panel_rows * sizeof(float)>(floats.data() + from, job.results + to);
+            } else {
+                std::copy_n(floats.data() + from, rows, job.results + to);
+            }
+        }
+    }
+};
+
+// As many rows of activations through a panel as tiles take whole; says how many.
+template <Format format>
+HWY_NOINLINE std::size_t multiply_by_tiles(const PanelJob& job, std::size_t panel) {
+    const Matrix& matrix = job.matrix;
+    const std::size_t tokens = job.activations->rows() / tile_tokens * tile_tokens;
+    NearResults near;
+    TileBlock block;
+    for (std::size_t begin = 0; begin < tokens; begin += NearResults::tokens) {
+        const std::size_t count = std::min(NearResults::tokens, tokens - begin);
+        const PanelJob near_job = near.job_like(job);
+        const std::byte* packed = matrix.packed + panel * panel_bytes(format, matrix.columns);
+        for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
+            const std::size_t columns = std::min(job.block_columns, matrix.columns - first);
+            block.first = first;
+            block.groups = columns / scale_columns;
+            block.read<format>(packed);
+            const std::size_t bytes = panel_bytes(format, columns);
+            packed += bytes;
+            for (std::size_t token = 0; token < count; token += tile_tokens) {
+                fetch_next(job, packed, bytes, begin + token, tile_tokens);
+                tiled_block(near_job, block, begin + token, {first == 0, token, 0});
+                if (first + columns == matrix.columns) near.move(job, panel, token, begin + token);
+            }
+        }
+    }
+    return tokens;
+}
+
+#endif
 
 template <Format format>
 void multiply_quantized(const PanelJob& job) {
     const std::size_t bytes = panel_bytes(format, job.matrix.columns);
+#if HWY_TARGET == HWY_AVX3_DL
+    std::optional<Tiles> tiles;
+    if (job.activations->rows() >= tile_tokens && tiles_available()) tiles.emplace();
+#endif
     for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
         if (job.activations->rows() == 1) {
             quantized_row<format>(job, panel);
             continue;
         }
         std::size_t token = 0;
+#if HWY_TARGET == HWY_AVX3_DL
+        if (tiles) token = multiply_by_tiles<format>(job, panel);
+#endif
         const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
             for (; token + tokens <= job.activations->rows(); token += tokens) {
                 fetch_next(job, job.matrix.packed + (panel + 1) * bytes, bytes, token, tokens);
@@ -435,8 +579,8 @@ HWY_NOINLINE void float_row(const PanelJob& job, std::size_t panel) {
 }
 
 // As many rows of weights and of activations as there are registers for their sums.
-constexpr std::size_t tile_vectors = lanes == 4 ? 4 : 2;
-constexpr std::size_t tile_tokens = lanes == 16 ? 12 : 6;
+constexpr std::size_t float_vectors = lanes == 4 ? 4 : 2;
+constexpr std::size_t float_tokens = lanes == 16 ? 12 : 6;
 
 // A block of columns of one panel, as floats.
 struct FloatBlock {
@@ -451,19 +595,21 @@ HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::
     const Floats floats;
     const float* values =
         job.activations->floats(block.first / activation_columns, first_token) + block.first % activation_columns;
-    for (std::size_t vector = 0; vector < panel_vectors; vector += tile_vectors) {
-        Sums<tokens, tile_vectors> sums;
+    for (std::size_t vector = 0; vector < panel_vectors; vector += float_vectors) {
+        Sums<tokens, float_vectors> sums;
         const float* weights = block.weights + vector * lanes;
         for (std::size_t i = 0; i < block.columns; ++i, weights += panel_rows) {
-            FloatVector column[tile_vectors];
+            FloatVector column[float_vectors];
             HWY_UNROLL(4)
-            for (std::size_t j = 0; j < tile_vectors; ++j) column[j] = hn::Load(floats, weights + j * lanes);
+            for (std::size_t j = 0; j < float_vectors; ++j) {
+                column[j] = hn::Load(floats, weights + j * lanes);
+            }
             HWY_UNROLL(12)
             for (std::size_t token = 0; token < tokens; ++token) {
                 const FloatVector value = hn::Set(floats, values[token * activation_columns + i]);
                 HWY_UNROLL(4)
-                for (std::size_t j = 0; j < tile_vectors; ++j) {
-                    FloatVector& sum = sums.vectors[token * tile_vectors + j];
+                for (std::size_t j = 0; j < float_vectors; ++j) {
+                    FloatVector& sum = sums.vectors[token * float_vectors + j];
                     sum = hn::MulAdd(column[j], value, sum);
                 }
             }
@@ -472,39 +618,56 @@ HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::
     }
 }
 
+// Some panels at a time, block by block: rows of activations are fetched once for all of them. Where they are many,
+// they come from far.
+constexpr std::size_t float_panels = 4;
+
+template <Format format>
+HWY_NOINLINE void float_panels_by_tokens(const PanelJob& job, std::size_t first_panel, std::size_t panels) {
+    alignas(64) std::array<float, float_panels * activation_columns * panel_rows> converted;
+    const Matrix& matrix = job.matrix;
+    const std::size_t bytes = panel_bytes(format, matrix.columns);
+    for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
+        const std::size_t columns = std::min(job.block_columns, matrix.columns - first);
+        const std::size_t block_bytes = columns * panel_rows * weight_bytes<format>;
+        std::array<FloatBlock, float_panels> blocks;
+        std::array<const std::byte*, float_panels> next;
+        for (std::size_t i = 0; i < panels; ++i) {
+            const std::byte* packed =
+                matrix.packed + (first_panel + i) * bytes + first * panel_rows * weight_bytes<format>;
+            blocks[i] = {reinterpret_cast<const float*>(packed), first_panel + i, first, columns};
+            next[i] = packed + block_bytes;
+            if constexpr (format != Format::f32) {
+                float* to = converted.data() + i * activation_columns * panel_rows;
+                for (std::size_t j = 0; j < columns * panel_rows; j += lanes)
+                    hn::Store(load_weights<format>(packed + j * 2), Floats(), to + j);
+                blocks[i].weights = to;
+            }
+        }
+        std::size_t token = 0;
+        const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
+            for (; token + tokens <= job.activations->rows(); token += tokens)
+                for (std::size_t i = 0; i < panels; ++i) {
+                    fetch_next(job, next[i], block_bytes, token, tokens);
+                    float_tile<tokens>(job, blocks[i], token);
+                }
+        };
+        take(std::integral_constant<std::size_t, float_tokens>());
+        if constexpr (float_tokens > 8) take(std::integral_constant<std::size_t, 8>());
+        take(std::integral_constant<std::size_t, 4>());
+        take(std::integral_constant<std::size_t, 2>());
+        take(std::integral_constant<std::size_t, 1>());
+    }
+}
+
 template <Format format>
 void multiply_floats(const PanelJob& job) {
-    alignas(64) std::array<float, activation_columns * panel_rows> converted;
-    const Matrix& matrix = job.matrix;
-    for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
-        if (job.activations->rows() == 1) {
-            float_row<format>(job, panel);
-            continue;
-        }
-        const std::byte* column = matrix.packed + panel * panel_bytes(format, matrix.columns);
-        for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
-            FloatBlock block{reinterpret_cast<const float*>(column), panel, first,
-                             std::min(job.block_columns, matrix.columns - first)};
-            if constexpr (format != Format::f32) {
-                for (std::size_t i = 0; i < block.columns * panel_rows; i += lanes)
-                    hn::Store(load_weights<format>(column + i * 2), Floats(), converted.data() + i);
-                block.weights = converted.data();
-            }
-            const std::size_t bytes = block.columns * panel_rows * weight_bytes<format>;
-            column += bytes;
-            std::size_t token = 0;
-            const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
-                for (; token + tokens <= job.activations->rows(); token += tokens) {
-                    fetch_next(job, column, bytes, token, tokens);
-                    float_tile<tokens>(job, block, token);
-                }
-            };
-            take(std::integral_constant<std::size_t, tile_tokens>());
-            take(std::integral_constant<std::size_t, 4>());
-            take(std::integral_constant<std::size_t, 2>());
-            take(std::integral_constant<std::size_t, 1>());
-        }
+    if (job.activations->rows() == 1) {
+        for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) float_row<format>(job, panel);
+        return;
     }
+    for (std::size_t panel = job.first_panel; panel < job.last_panel; panel += float_panels)
+        float_panels_by_tokens<format>(job, panel, std::min(float_panels, job.last_panel - panel));
 }
 
 void multiply_panels(const PanelJob& job) {
