@@ -191,11 +191,13 @@ HWY_INLINE FloatVector load_f16(const std::uint16_t* from) {
     return hn::PromoteTo(Floats(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
-// Keys and values that are read a page later (multiply_kernels.cpp says why).
+// Keys and values that are read later (multiply_kernels.cpp says why).
 HWY_INLINE void fetch_ahead(const std::uint16_t* from) {
-    constexpr std::size_t ahead = 4096 / sizeof(std::uint16_t);
+    constexpr std::size_t page = 4096 / sizeof(std::uint16_t);
     constexpr int second_cache = 2;
-    __builtin_prefetch(from + ahead, 0, second_cache);
+    constexpr int first_cache = 3;
+    __builtin_prefetch(from + 2 * page, 0, second_cache);
+    __builtin_prefetch(from + page, 0, first_cache);
 }
 
 // Scores of `queries` queries for groups of 16 positions: lanes are positions.

@@ -272,17 +272,21 @@ struct QuantizedAt {
     }
 };
 
-// What is read so many bytes later: the machine itself foresees no further than the end of a page, and where the memory
-// is far away (virtual machines translate addresses twice) that is not enough. Into the second cache: the first one has
-// too few places for what is on its way.
-constexpr std::size_t ahead_bytes = 4096;
-// With fewer tokens than this, so it is with those that come first; with more, fetch_next() has the time.
-constexpr std::size_t many_tokens = 24;
+// What is read later, two pages ahead into the second cache and from there, a page ahead, into the first one, which has
+// too few places for all that is on its way. The machine itself foresees no further than the end of a page, and where
+// the memory is far away (virtual machines translate addresses twice) that is not enough.
+constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t line_bytes = 64;
 constexpr int second_cache = 2;
+constexpr int first_cache = 3;
 HWY_INLINE void fetch_ahead(const std::byte* from, std::size_t bytes) {
-    for (std::size_t at = 0; at < bytes; at += line_bytes) __builtin_prefetch(from + ahead_bytes + at, 0, second_cache);
+    for (std::size_t at = 0; at < bytes; at += line_bytes) {
+        __builtin_prefetch(from + 2 * page_bytes + at, 0, second_cache);
+        __builtin_prefetch(from + page_bytes + at, 0, first_cache);
+    }
 }
+// With fewer tokens than this, so it is with those that come first; with more, fetch_next() has the time.
+constexpr std::size_t many_tokens = 24;
 
 // One row of activations through one panel, in the order of memory: one long run of bytes is read at least as fast as
 // several.
