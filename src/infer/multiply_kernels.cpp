@@ -285,7 +285,7 @@ HWY_INLINE void fetch_ahead(const std::byte* from, std::size_t bytes) {
         __builtin_prefetch(from + page_bytes + at, 0, first_cache);
     }
 }
-// With fewer tokens than this, so it is with those that come first; with more, fetch_next() has the time.
+// With fewer tokens than this, so it is with those that come first; with more, NextWeights has the time.
 constexpr std::size_t many_tokens = 24;
 
 // One row of activations through one panel, in the order of memory: one long run of bytes is read at least as fast as
@@ -372,15 +372,26 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
     }
 }
 
-// Weights that come next, while some tokens of many are multiplied by what is there: of so many bytes as large a share
-// as the tokens are of all.
-HWY_INLINE void fetch_next(const PanelJob& job, const std::byte* next, std::size_t bytes, std::size_t token,
-                           std::size_t tokens) {
-    const std::size_t rows = job.activations->rows();
-    if (rows < many_tokens) return;
-    for (std::size_t at = bytes * token / rows / line_bytes; at < bytes * (token + tokens) / rows / line_bytes; ++at)
-        __builtin_prefetch(next + at * line_bytes, 0, second_cache);
-}
+// Weights that come next, to be fetched while some tokens of many are multiplied by what is there: of so many bytes as
+// large a share as the tokens are of all.
+struct NextWeights {
+    const std::byte* at;
+    std::size_t lines;
+
+    static HWY_INLINE NextWeights share(const PanelJob& job, const std::byte* next, std::size_t bytes,
+                                        std::size_t token, std::size_t tokens) {
+        const std::size_t rows = job.activations->rows();
+        if (rows < many_tokens) return {next, 0};
+        const std::size_t first = bytes * token / rows / line_bytes;
+        return {next + first * line_bytes, bytes * (token + tokens) / rows / line_bytes - first};
+    }
+
+    // One of `parts` parts of it: many at once would wait for each other.
+    HWY_INLINE void fetch(std::size_t part, std::size_t parts) const {
+        for (std::size_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line)
+            __builtin_prefetch(at + line * line_bytes, 0, second_cache);
+    }
+};
 
 #if HWY_TARGET == HWY_AVX3_DL
 
@@ -417,8 +428,8 @@ struct TileBlock {
 };
 
 // 16 rows of activations through a block.
-HWY_NOINLINE void tiled_block(const PanelJob& job, const TileBlock& block, std::size_t first_token,
-                              const Target& target) {
+HWY_NOINLINE void tiled_block(const PanelJob& job, const TileBlock& block, const NextWeights& next_weights,
+                              std::size_t first_token, const Target& target) {
     const Floats floats;
     constexpr std::size_t half = tile_tokens * tile_lanes;
     alignas(64) std::array<std::int32_t, block_scales * 2 * half> exact;
@@ -427,7 +438,8 @@ HWY_NOINLINE void tiled_block(const PanelJob& job, const TileBlock& block, std::
     const std::int8_t* bytes = job.activations->bytes(at, first_token) + within;
     const float* scales = job.activations->scales(at, first_token) + within / scale_columns;
     for (std::size_t i = 0; i < block.groups; ++i) {
-        // The next rows: they lie behind these.
+        next_weights.fetch(i, block.groups);
+        // The next rows of activations lie behind these.
         constexpr std::size_t share = tile_tokens * activation_columns / block_scales;
         const std::int8_t* next = bytes + tile_tokens * activation_columns + i * share;
         for (std::size_t line = 0; line < share; line += line_bytes) __builtin_prefetch(next + line);
@@ -503,8 +515,8 @@ HWY_NOINLINE std::size_t multiply_by_tiles(const PanelJob& job, std::size_t pane
             const std::size_t bytes = panel_bytes(format, columns);
             packed += bytes;
             for (std::size_t token = 0; token < count; token += tile_tokens) {
-                fetch_next(job, packed, bytes, begin + token, tile_tokens);
-                tiled_block(near_job, block, begin + token, {first == 0, token, 0});
+                const NextWeights next = NextWeights::share(job, packed, bytes, begin + token, tile_tokens);
+                tiled_block(near_job, block, next, begin + token, {first == 0, token, 0});
                 if (first + columns == matrix.columns) near.move(job, panel, token, begin + token);
             }
         }
@@ -532,7 +544,7 @@ void multiply_quantized(const PanelJob& job) {
 #endif
         const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
             for (; token + tokens <= job.activations->rows(); token += tokens) {
-                fetch_next(job, job.matrix.packed + (panel + 1) * bytes, bytes, token, tokens);
+                NextWeights::share(job, job.matrix.packed + (panel + 1) * bytes, bytes, token, tokens).fetch(0, 1);
                 quantized_tile<format, tokens>(job, panel, token);
             }
         };
@@ -652,7 +664,7 @@ HWY_NOINLINE void float_panels_by_tokens(const PanelJob& job, std::size_t first_
         const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
             for (; token + tokens <= job.activations->rows(); token += tokens)
                 for (std::size_t i = 0; i < panels; ++i) {
-                    fetch_next(job, next[i], block_bytes, token, tokens);
+                    NextWeights::share(job, next[i], block_bytes, token, tokens).fetch(0, 1);
                     float_tile<tokens>(job, blocks[i], token);
                 }
         };
