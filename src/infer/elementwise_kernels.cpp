@@ -191,7 +191,7 @@ HWY_INLINE FloatVector load_f16(const std::uint16_t* from) {
     return hn::PromoteTo(Floats(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
-// Keys and values that are read later (multiply_kernels.cpp says why).
+// Keys and values that are read later (panel_sums-inl.h says why).
 HWY_INLINE void fetch_ahead(const std::uint16_t* from) {
     constexpr std::size_t page = 4096 / sizeof(std::uint16_t);
     constexpr int second_cache = 2;
@@ -336,6 +336,10 @@ void softmax(float* values, std::size_t count) {
 
 void attend(const AttentionJob& job) {
     HWY_DYNAMIC_DISPATCH(attend)(job);
+}
+
+std::vector<std::int64_t> compiled_targets() {
+    return hwy::SupportedAndGeneratedTargets();
 }
 
 }  // namespace chaos::infer

@@ -1,5 +1,5 @@
 // What multiply(), Activations and the elementwise functions are made of, for one thread. Each function exists twice:
-// in kernels.cpp for the instruction sets of the machine, chosen when it runs, and in portable.cpp, in plain words,
+// in *_kernels.cpp for the instruction sets of the machine, chosen when it runs, and in portable.cpp, in plain words,
 // which defines the bits. Tests compare the two; machines without fused multiply-add use the plain one.
 #pragma once
 
@@ -41,14 +41,18 @@ struct AttentionJob {
     float* out = nullptr;
 };
 
-void multiply_panels(const PanelJob& job);
+void multiply_quantized_panels(const PanelJob& job);
+void multiply_float_panels(const PanelJob& job);
+inline void multiply_panels(const PanelJob& job) {
+    is_quantized(job.matrix.format) ? multiply_quantized_panels(job) : multiply_float_panels(job);
+}
 Quantized quantize_columns(const float* values, std::int8_t* bytes);
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out);
 void silu_times(const float* gate, const float* up, std::size_t count, float* out);
 void softmax(float* values, std::size_t count);
 void attend(const AttentionJob& job);
 
-// Highway's bits of the instruction sets that kernels.cpp was compiled for.
+// Highway's bits of the instruction sets that these were compiled for.
 [[nodiscard]] std::vector<std::int64_t> compiled_targets();
 
 namespace portable {

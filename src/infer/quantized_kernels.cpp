@@ -1,18 +1,15 @@
-// multiply_panels() for the instruction sets of the machine. Lanes are rows of weights.
+// multiply_panels() of q8_0 and q4_0, for the instruction sets of the machine. Lanes are rows of weights.
 #include "infer/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "infer/multiply_kernels.cpp"
+#define HWY_TARGET_INCLUDE "infer/quantized_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "base/assert.h"
-#include "infer/kernels.h"
-#include "infer/multiply.h"
+#include "infer/panel_sums-inl.h"
 #include "infer/tiles.h"
 
-#include <algorithm>
-#include <array>
 #include <optional>
 
 HWY_BEFORE_NAMESPACE();
@@ -20,114 +17,20 @@ namespace chaos::infer::HWY_NAMESPACE {
 
 #if !HWY_NATIVE_FMA
 
-void multiply_panels(const PanelJob& job) {
+void multiply_quantized_panels(const PanelJob& job) {
     portable::multiply_panels(job);
 }
 
 #else
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::ScalableTag<float>;
 using Ints = hn::RebindToSigned<Floats>;
 using Bytes = hn::Repartition<std::uint8_t, Floats>;
 using Shorts = hn::Repartition<std::int16_t, Floats>;
-using FloatVector = hn::Vec<Floats>;
 using IntVector = hn::Vec<Ints>;
 using ShortVector = hn::Vec<Shorts>;
 using ByteVector = hn::Vec<Bytes>;
 
-constexpr std::size_t lanes = hn::MaxLanes(Floats());
-constexpr std::size_t panel_vectors = panel_rows / lanes;
 constexpr std::size_t panel_scale_bytes = panel_rows * 2;
-
-// Where sums of a block of columns belong: they begin with this row of activations and this row of weights.
-struct Target {
-    bool first_block;
-    std::size_t token;
-    std::size_t row;
-};
-
-HWY_INLINE void add_floats(FloatVector sum, bool first_block, float* to) {
-    const Floats floats;
-    hn::StoreU(hn::Add(first_block ? hn::Zero(floats) : hn::LoadU(floats, to), sum), floats, to);
-}
-
-// The same operations as to_fixed()'s: multiplying by a power of two is exact, so that it may be fused with the sum.
-HWY_INLINE void add_fixed(FloatVector sum, std::int64_t* to) {
-    const Floats floats;
-    const hn::Repartition<double, Floats> doubles;
-    const hn::RebindToSigned<decltype(doubles)> longs;
-    const FloatVector limit = hn::Set(floats, fixed_limit);
-#if HWY_ARCH_X86
-    // Where one of them is not a number, the second.
-    const FloatVector limited = hn::Min(hn::Max(sum, hn::Neg(limit)), limit);
-#else
-    const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
-    const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
-#endif
-    const auto ones = hn::Set(doubles, 0x1.8p52);
-    const auto add_half = [&](auto half, std::int64_t* here) HWY_ATTR {
-        const auto scaled = hn::MulAdd(hn::PromoteTo(doubles, half), hn::Set(doubles, fixed_unit), ones);
-        const auto rounded = hn::Sub(hn::BitCast(longs, scaled), hn::BitCast(longs, ones));
-        hn::StoreU(hn::Add(hn::LoadU(longs, here), rounded), longs, here);
-    };
-    add_half(hn::LowerHalf(limited), to);
-    add_half(hn::UpperHalf(hn::Half<Floats>(), limited), to + lanes / 2);
-}
-
-// Of a last panel that has fewer rows. The sums lie token by token.
-HWY_NOINLINE void finish_some_rows(const PanelJob& job, const Target& target, std::size_t tokens, std::size_t stride,
-                                   const float* sums) {
-    const std::size_t rows = job.matrix.rows - std::min(target.row, job.matrix.rows);
-    for (std::size_t token = 0; token < tokens; ++token, sums += stride) {
-        const std::size_t at = (target.token + token) * job.stride + target.row;
-        for (std::size_t i = 0; i < std::min(rows, stride); ++i) {
-            if (job.results != nullptr) {
-                job.results[at + i] = (target.first_block ? 0.0F : job.results[at + i]) + sums[i];
-            } else {
-                job.sums[at + i] += to_fixed(sums[i]);
-            }
-        }
-    }
-}
-
-// Sums of a block of columns, to be finished: some vectors for each row of activations.
-template <std::size_t tokens, std::size_t token_vectors>
-struct Sums {
-    static constexpr std::size_t count = tokens * token_vectors;
-    FloatVector vectors[count];
-
-    HWY_INLINE Sums() {
-        HWY_UNROLL(32)
-        for (std::size_t i = 0; i < count; ++i) vectors[i] = hn::Zero(Floats());
-    }
-
-    // Adds them to the results.
-    HWY_INLINE void finish(const PanelJob& job, const Target& target) const {
-        if (target.row + token_vectors * lanes > job.matrix.rows) {
-            alignas(64) std::array<float, count * lanes> values;
-            HWY_UNROLL(32)
-            for (std::size_t i = 0; i < count; ++i) hn::Store(vectors[i], Floats(), values.data() + i * lanes);
-            return finish_some_rows(job, target, tokens, token_vectors * lanes, values.data());
-        }
-        const std::size_t at = target.token * job.stride + target.row;
-        const auto offset = [&](std::size_t i)
-                                HWY_ATTR { return at + i / token_vectors * job.stride + i % token_vectors * lanes; };
-        if (job.results != nullptr) {
-            HWY_UNROLL(32)
-            for (std::size_t i = 0; i < count; ++i) add_floats(vectors[i], target.first_block, job.results + offset(i));
-        } else {
-            HWY_UNROLL(32)
-            for (std::size_t i = 0; i < count; ++i) add_fixed(vectors[i], job.sums + offset(i));
-        }
-    }
-};
-
-HWY_INLINE FloatVector load_f16(const std::byte* from) {
-    const hn::Rebind<hwy::float16_t, Floats> halves;
-    return hn::PromoteTo(Floats(), hn::Load(halves, reinterpret_cast<const hwy::float16_t*>(from)));
-}
 
 // The i-th four columns of `lanes` rows, of 32 columns of a quantized panel.
 template <Format format>
@@ -272,22 +175,6 @@ struct QuantizedAt {
     }
 };
 
-// What is read later, two pages ahead into the second cache and from there, a page ahead, into the first one, which has
-// too few places for all that is on its way. The machine itself foresees no further than the end of a page, and where
-// the memory is far away (virtual machines translate addresses twice) that is not enough.
-constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t line_bytes = 64;
-constexpr int second_cache = 2;
-constexpr int first_cache = 3;
-HWY_INLINE void fetch_ahead(const std::byte* from, std::size_t bytes) {
-    for (std::size_t at = 0; at < bytes; at += line_bytes) {
-        __builtin_prefetch(from + 2 * page_bytes + at, 0, second_cache);
-        __builtin_prefetch(from + page_bytes + at, 0, first_cache);
-    }
-}
-// With fewer tokens than this, so it is with those that come first; with more, NextWeights has the time.
-constexpr std::size_t many_tokens = 24;
-
 // One row of activations through one panel, in the order of memory: one long run of bytes is read at least as fast as
 // several.
 template <Format format>
@@ -371,27 +258,6 @@ HWY_NOINLINE void quantized_tile(const PanelJob& job, std::size_t panel, std::si
         }
     }
 }
-
-// Weights that come next, to be fetched while some tokens of many are multiplied by what is there: of so many bytes as
-// large a share as the tokens are of all.
-struct NextWeights {
-    const std::byte* at;
-    std::size_t lines;
-
-    static HWY_INLINE NextWeights share(const PanelJob& job, const std::byte* next, std::size_t bytes,
-                                        std::size_t token, std::size_t tokens) {
-        const std::size_t rows = job.activations->rows();
-        if (rows < many_tokens) return {next, 0};
-        const std::size_t first = bytes * token / rows / line_bytes;
-        return {next + first * line_bytes, bytes * (token + tokens) / rows / line_bytes - first};
-    }
-
-    // One of `parts` parts of it: many at once would wait for each other.
-    HWY_INLINE void fetch(std::size_t part, std::size_t parts) const {
-        for (std::size_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line)
-            __builtin_prefetch(at + line * line_bytes, 0, second_cache);
-    }
-};
 
 #if HWY_TARGET == HWY_AVX3_DL
 
@@ -556,150 +422,15 @@ void multiply_quantized(const PanelJob& job) {
     }
 }
 
-template <Format format>
-constexpr std::size_t weight_bytes = format == Format::f32 ? 4 : 2;
-
-template <Format format>
-HWY_INLINE FloatVector load_weights(const std::byte* from) {
-    if constexpr (format == Format::f32) {
-        return hn::Load(Floats(), reinterpret_cast<const float*>(from));
-    } else if constexpr (format == Format::f16) {
-        return load_f16(from);
-    } else {
-        const hn::Rebind<hwy::bfloat16_t, Floats> halves;
-        return hn::PromoteTo(Floats(), hn::Load(halves, reinterpret_cast<const hwy::bfloat16_t*>(from)));
-    }
-}
-
-// One row of activations through one panel.
-template <Format format>
-HWY_NOINLINE void float_row(const PanelJob& job, std::size_t panel) {
-    const Floats floats;
-    const Matrix& matrix = job.matrix;
-    const std::byte* column = matrix.packed + panel * panel_bytes(format, matrix.columns);
-    for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
-        const std::size_t columns = std::min(job.block_columns, matrix.columns - first);
-        const float* values = job.activations->floats(first / activation_columns, 0) + first % activation_columns;
-        Sums<1, panel_vectors> sums;
-        for (std::size_t i = 0; i < columns; ++i, column += panel_rows * weight_bytes<format>) {
-            fetch_ahead(column, panel_rows * weight_bytes<format>);
-            const FloatVector value = hn::Set(floats, values[i]);
-            HWY_UNROLL(8)
-            for (std::size_t j = 0; j < panel_vectors; ++j) {
-                const FloatVector weights = load_weights<format>(column + j * lanes * weight_bytes<format>);
-                sums.vectors[j] = hn::MulAdd(weights, value, sums.vectors[j]);
-            }
-        }
-        sums.finish(job, {first == 0, 0, panel * panel_rows});
-    }
-}
-
-// As many rows of weights and of activations as there are registers for their sums.
-constexpr std::size_t float_vectors = lanes == 4 ? 4 : 2;
-constexpr std::size_t float_tokens = lanes == 16 ? 12 : 6;
-
-// A block of columns of one panel, as floats.
-struct FloatBlock {
-    const float* weights;  // 32 rows of each column
-    std::size_t panel;
-    std::size_t first;  // column
-    std::size_t columns;
-};
-
-template <std::size_t tokens>
-HWY_NOINLINE void float_tile(const PanelJob& job, const FloatBlock& block, std::size_t first_token) {
-    const Floats floats;
-    const float* values =
-        job.activations->floats(block.first / activation_columns, first_token) + block.first % activation_columns;
-    for (std::size_t vector = 0; vector < panel_vectors; vector += float_vectors) {
-        Sums<tokens, float_vectors> sums;
-        const float* weights = block.weights + vector * lanes;
-        for (std::size_t i = 0; i < block.columns; ++i, weights += panel_rows) {
-            FloatVector column[float_vectors];
-            HWY_UNROLL(4)
-            for (std::size_t j = 0; j < float_vectors; ++j) {
-                column[j] = hn::Load(floats, weights + j * lanes);
-            }
-            HWY_UNROLL(12)
-            for (std::size_t token = 0; token < tokens; ++token) {
-                const FloatVector value = hn::Set(floats, values[token * activation_columns + i]);
-                HWY_UNROLL(4)
-                for (std::size_t j = 0; j < float_vectors; ++j) {
-                    FloatVector& sum = sums.vectors[token * float_vectors + j];
-                    sum = hn::MulAdd(column[j], value, sum);
-                }
-            }
-        }
-        sums.finish(job, {block.first == 0, first_token, block.panel * panel_rows + vector * lanes});
-    }
-}
-
-// Some panels at a time, block by block: rows of activations are fetched once for all of them. Where they are many,
-// they come from far.
-constexpr std::size_t float_panels = 4;
-
-template <Format format>
-HWY_NOINLINE void float_panels_by_tokens(const PanelJob& job, std::size_t first_panel, std::size_t panels) {
-    alignas(64) std::array<float, float_panels * activation_columns * panel_rows> converted;
-    const Matrix& matrix = job.matrix;
-    const std::size_t bytes = panel_bytes(format, matrix.columns);
-    for (std::size_t first = 0; first < matrix.columns; first += job.block_columns) {
-        const std::size_t columns = std::min(job.block_columns, matrix.columns - first);
-        const std::size_t block_bytes = columns * panel_rows * weight_bytes<format>;
-        std::array<FloatBlock, float_panels> blocks;
-        std::array<const std::byte*, float_panels> next;
-        for (std::size_t i = 0; i < panels; ++i) {
-            const std::byte* packed =
-                matrix.packed + (first_panel + i) * bytes + first * panel_rows * weight_bytes<format>;
-            blocks[i] = {reinterpret_cast<const float*>(packed), first_panel + i, first, columns};
-            next[i] = packed + block_bytes;
-            if constexpr (format != Format::f32) {
-                float* to = converted.data() + i * activation_columns * panel_rows;
-                for (std::size_t j = 0; j < columns * panel_rows; j += lanes)
-                    hn::Store(load_weights<format>(packed + j * 2), Floats(), to + j);
-                blocks[i].weights = to;
-            }
-        }
-        std::size_t token = 0;
-        const auto take = [&]<std::size_t tokens>(std::integral_constant<std::size_t, tokens>) {
-            for (; token + tokens <= job.activations->rows(); token += tokens)
-                for (std::size_t i = 0; i < panels; ++i) {
-                    NextWeights::share(job, next[i], block_bytes, token, tokens).fetch(0, 1);
-                    float_tile<tokens>(job, blocks[i], token);
-                }
-        };
-        take(std::integral_constant<std::size_t, float_tokens>());
-        if constexpr (float_tokens > 8) take(std::integral_constant<std::size_t, 8>());
-        take(std::integral_constant<std::size_t, 4>());
-        take(std::integral_constant<std::size_t, 2>());
-        take(std::integral_constant<std::size_t, 1>());
-    }
-}
-
-template <Format format>
-void multiply_floats(const PanelJob& job) {
-    if (job.activations->rows() == 1) {
-        for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) float_row<format>(job, panel);
-        return;
-    }
-    for (std::size_t panel = job.first_panel; panel < job.last_panel; panel += float_panels)
-        float_panels_by_tokens<format>(job, panel, std::min(float_panels, job.last_panel - panel));
-}
-
-void multiply_panels(const PanelJob& job) {
+void multiply_quantized_panels(const PanelJob& job) {
     switch (job.matrix.format) {
-        case Format::f32:
-            return multiply_floats<Format::f32>(job);
-        case Format::f16:
-            return multiply_floats<Format::f16>(job);
-        case Format::bf16:
-            return multiply_floats<Format::bf16>(job);
         case Format::q8_0:
             return multiply_quantized<Format::q8_0>(job);
         case Format::q4_0:
             return multiply_quantized<Format::q4_0>(job);
+        default:
+            CHAOS_ASSERT(false);
     }
-    CHAOS_ASSERT(false);
 }
 
 #endif
@@ -711,14 +442,10 @@ HWY_AFTER_NAMESPACE();
 
 namespace chaos::infer {
 
-HWY_EXPORT(multiply_panels);
+HWY_EXPORT(multiply_quantized_panels);
 
-void multiply_panels(const PanelJob& job) {
-    HWY_DYNAMIC_DISPATCH(multiply_panels)(job);
-}
-
-std::vector<std::int64_t> compiled_targets() {
-    return hwy::SupportedAndGeneratedTargets();
+void multiply_quantized_panels(const PanelJob& job) {
+    HWY_DYNAMIC_DISPATCH(multiply_quantized_panels)(job);
 }
 
 }  // namespace chaos::infer
