@@ -24,6 +24,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <optional>
 #include <set>
 #include <variant>
@@ -359,7 +360,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
     const HttpLimits limits;
     std::set<ConnectionPtr> connections;
     std::function<void(int)> taker;
-    std::size_t unsorted = 0;
+    std::list<std::shared_ptr<tcp::socket>> unsorted;  // who has said nothing yet, the first to come first
     bool stopping = false;
     bool finished = false;
 };
@@ -459,10 +460,16 @@ void HttpServer::State::take(tcp::socket socket) {
     asio::co_spawn(loop, serve(connection), rethrow);
 }
 
-// The first byte tells who it is for. Whoever says nothing for too long is forgotten.
+// The first byte tells who it is for. Whoever says nothing for too long is forgotten; sooner, where there are many of
+// them: those who have something to say must get through.
 awaitable<void> HttpServer::State::sort(std::shared_ptr<State>, std::shared_ptr<tcp::socket> socket) {
-    if (unsorted >= limits.max_connections) co_return;
-    ++unsorted;
+    if (stopping) co_return;
+    if (unsorted.size() >= limits.max_connections) {
+        boost::system::error_code ignored;  // closing what is closed already is no mistake
+        (void)unsorted.front()->close(ignored);
+        unsorted.pop_front();
+    }
+    unsorted.push_back(socket);
     asio::steady_timer limit(loop, limits.request_limit);
     limit.async_wait([held = std::weak_ptr(socket)](boost::system::error_code cancelled) {
         const auto late = held.lock();
@@ -471,7 +478,7 @@ awaitable<void> HttpServer::State::sort(std::shared_ptr<State>, std::shared_ptr<
     });
     const auto [problem] = co_await socket->async_wait(tcp::socket::wait_read, asio::as_tuple(asio::use_awaitable));
     limit.cancel();
-    --unsorted;
+    unsorted.remove(socket);
     if (problem || stopping || !socket->is_open()) co_return;
     constexpr std::byte tls_greeting{0x16};
     std::byte first{};
@@ -523,6 +530,7 @@ void HttpServer::State::stop(std::chrono::milliseconds grace) {
     const bool again = std::exchange(stopping, true);
     boost::system::error_code ignored;  // closing what is closed already is no mistake
     (void)acceptor.close(ignored);
+    for (const auto& socket : unsorted) (void)socket->close(ignored);
     const std::set<ConnectionPtr> all = connections;
     for (const ConnectionPtr& connection : all) {
         connection->keep_no_longer();

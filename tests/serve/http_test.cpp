@@ -334,6 +334,24 @@ TEST_F(Http, HasRoomForSoMany) {
     }
 }
 
+TEST_F(Http, ThoseWhoSayNothingAreInNobodysWay) {
+    HttpLimits limits;
+    limits.max_connections = 2;
+    limits.request_limit = 1h;
+    start(limits);
+    in_loop([&] { server_->pass_on_tls([](int socket) { ::close(socket); }); });
+    Client first(port_);
+    Client second(port_);
+    Client speaks(port_);
+    speaks.get("/");
+    EXPECT_EQ(speaks.read_answer().status, 200);
+    EXPECT_EQ(first.read_all(), "");
+    // Nor does the end wait for them.
+    server_->stop(1h);
+    thread_.join();
+    EXPECT_EQ(second.read_all(), "");
+}
+
 TEST_F(Http, StoppingLetsAnswersFinish) {
     start();
     Client client(port_);
