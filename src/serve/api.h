@@ -16,6 +16,7 @@
 namespace chaos::serve {
 
 inline constexpr int max_body_depth = 64;
+inline constexpr std::size_t max_body_names = 2048;  // in one object
 inline constexpr std::size_t max_messages = 16384;
 inline constexpr std::size_t max_stops = 16;
 inline constexpr std::size_t max_stop_bytes = 1024;

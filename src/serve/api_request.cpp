@@ -333,18 +333,53 @@ void read_prompt(Fields& fields, const Facts& facts, Task& task) {
     }
 }
 
-// Deep nesting is refused while it is read: code that walks through a value calls itself at every level.
+// Looks at a body before anything is made of it. Code that walks through a value calls itself at every level, and
+// objects that keep the order of their names compare a new one with all others.
+class BodyCheck : public nlohmann::json_sax<Json> {
+public:
+    [[nodiscard]] const std::string& mistake() const { return mistake_; }
+
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool number_integer(number_integer_t) override { return true; }
+    bool number_unsigned(number_unsigned_t) override { return true; }
+    bool number_float(number_float_t, const string_t&) override { return true; }
+    bool string(string_t&) override { return true; }
+    bool binary(binary_t&) override { return true; }
+    bool start_object(std::size_t) override { return enter(); }
+    bool end_object() override { return leave(); }
+    bool start_array(std::size_t) override { return enter(); }
+    bool end_array() override { return leave(); }
+    bool key(string_t&) override {
+        if (++names_.back() <= max_body_names) return true;
+        return fail("An object of the body has more than " + std::to_string(max_body_names) + " names.");
+    }
+    bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+        return fail("The body is not JSON.");
+    }
+
+private:
+    bool enter() {
+        names_.push_back(0);
+        return names_.size() <= max_body_depth || fail("The body is nested too deeply.");
+    }
+    bool leave() {
+        names_.pop_back();
+        return true;
+    }
+    bool fail(std::string mistake) {
+        mistake_ = std::move(mistake);
+        return false;
+    }
+
+    std::vector<std::size_t> names_;  // of every object around this place; arrays have none
+    std::string mistake_;
+};
+
 std::variant<Json, ApiError> parse_body(std::string_view body) {
-    bool too_deep = false;
-    Json value = Json::parse(
-        body,
-        [&too_deep](int depth, Json::parse_event_t, const Json&) {
-            too_deep = too_deep || depth > max_body_depth;
-            return !too_deep;
-        },
-        false);
-    if (too_deep) return ApiError{.message = "The body is nested too deeply.", .param = "", .code = ""};
-    if (value.is_discarded()) return ApiError{.message = "The body is not JSON.", .param = "", .code = ""};
+    BodyCheck check;
+    if (!Json::sax_parse(body, &check)) return ApiError{.message = check.mistake(), .param = "", .code = ""};
+    Json value = Json::parse(body, nullptr, false);
     if (!value.is_object()) return ApiError{.message = "The body is not a JSON object.", .param = "", .code = ""};
     return value;
 }

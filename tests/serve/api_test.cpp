@@ -40,6 +40,13 @@ std::string text(const std::string& more) {
     return R"({"prompt": "Once", )" + more + "}";
 }
 
+// A request that would be right, but for a parameter that nobody knows.
+std::string many_names(std::size_t count) {
+    std::string names;
+    for (std::size_t i = 0; i < count; ++i) names += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+    return text(R"("unknown": {)" + names + "}");
+}
+
 class Mistakes : public testing::TestWithParam<Mistake> {};
 
 TEST_P(Mistakes, AreNamed) {
@@ -64,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{Form::chat, "\xff", 400, "", "", "not JSON"}, Mistake{Form::chat, "[]", 400, "", "", "JSON object"},
         Mistake{Form::chat, messages("\"\xc3\""), 400, "", "", "not JSON"},
         Mistake{Form::chat, std::string(100000, '['), 400, "", "", "nested too deeply"},
+        Mistake{Form::text, many_names(100000), 400, "", "", "more than 2048 names"},
         Mistake{Form::chat, "{}", 400, "messages", "missing_required_parameter", "'messages'"},
         Mistake{Form::chat, messages("null"), 400, "messages", "missing_required_parameter", "'messages'"},
         Mistake{Form::chat, messages("\"Hi\""), 400, "messages", "invalid_type", "got a string"},
