@@ -112,7 +112,13 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
         for (std::uint32_t b = 0; b < a; ++b)
             if (linked(facts[a], facts[b])) request.links.push_back(sync_link(facts, b, a));
     }
-    CHAOS_TRY(const plan::TensorPlan plan, plan::plan_tensor(request));
+    auto planned = plan::plan_tensor(request);
+    // One that has no room for any part must not keep the others from theirs.
+    if (!planned && everyone) {
+        request.everyone = false;
+        planned = plan::plan_tensor(request);
+    }
+    CHAOS_TRY(const plan::TensorPlan plan, std::move(planned));
 
     std::vector<std::size_t> members;
     std::vector<std::uint32_t> place(facts.size());

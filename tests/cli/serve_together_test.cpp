@@ -170,6 +170,14 @@ TEST_F(ServeTogether, OneOfThemMayHaveLittleMemory) {
     EXPECT_EQ(text(second), alone);
 }
 
+TEST_F(ServeTogether, OneWithoutRoomForAnythingIsInNobodysWay) {
+    const Node first = start("a", {});
+    const std::string alone = text_of(first.port, 60);
+    const Node second = start("b", {"--join", "127.0.0.1:" + std::to_string(first.port), "--memory", "1MB"});
+    const Node third = start("c", joining(first));
+    for (const Node* node : {&first, &second, &third}) EXPECT_EQ(text_of(node->port, 60), alone);
+}
+
 TEST_F(ServeTogether, ANodeWithAnotherModelIsTold) {
     const Node first = start("a", {});
     Process other({"serve", shared("models/qwen3-tiny").string(), "--dir", "b", "--listen", "127.0.0.1:0", "--join",
