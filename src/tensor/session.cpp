@@ -277,13 +277,9 @@ void Session::received_ahead(NodeId from, const wire::Division& division) {
         return;
     }
     ports_.get(slice_of(division, place), [this, from, generation = division.generation()](const Result<void>& got) {
+        if (!got) return tell_unable(from, generation, got.error());
         wire::Work message;
-        if (got) {
-            message.mutable_prepared()->set_generation(generation);
-        } else {
-            message.mutable_interrupted()->set_generation(generation);
-            message.mutable_interrupted()->set_why(got.error().message);
-        }
+        message.mutable_prepared()->set_generation(generation);
         tell(from, message);
     });
 }
@@ -601,13 +597,19 @@ void Session::finish_loading() {
 
 // This node cannot have the slice; others may do without it.
 void Session::give_up(const Error& why) {
-    wire::Work message;
-    message.mutable_interrupted()->set_generation(team_->generation());
-    message.mutable_interrupted()->set_why(why.message);
     stage_ = Stage::broken;
     const bool alone = team_->group.members.size() == 1 && those_who_can().size() <= 1;
     if (leads() && alone) return ports_.failed(why);
-    if (const auto to = leader()) tell(*to, message);
+    if (const auto to = leader()) tell_unable(*to, team_->generation(), why);
+}
+
+// Whoever can do something about it reads what this node says, and not what the leader does.
+void Session::tell_unable(NodeId to, std::uint64_t generation, const Error& why) {
+    if (to != self_) ports_.note("cannot compute its slice: " + why.message);
+    wire::Work message;
+    message.mutable_interrupted()->set_generation(generation);
+    message.mutable_interrupted()->set_why(why.message);
+    tell(to, message);
 }
 
 // This member can compute.

@@ -227,6 +227,7 @@ private:
     void load();
     void finish_loading();
     void give_up(const Error& why);
+    void tell_unable(NodeId to, std::uint64_t generation, const Error& why);
     void take_up(Result<LoadedSlice> loaded);
     void is_whole();
     void apply(const wire::Commands& commands);
