@@ -55,6 +55,7 @@ Giving::~Giving() {
 void Giving::offer(const infer::Manifest& manifest, std::shared_ptr<const infer::UnitSource> units) {
     CHAOS_ASSERT(manifest.hashes.size() == units->layout().units.size());
     withdraw();
+    spoilt_.clear();
     offer_ = std::make_shared<const Offer>(Offer{.identity = to_wire(infer::identity_of(manifest)),
                                                  .manifest = infer::encode(manifest),
                                                  .hashes = manifest.hashes,
@@ -154,8 +155,9 @@ void Giving::give(const Wish& wish) {
     auto then = [this, alive = alive_, wish, read, offer = offer_] {
         if (!*alive) return;
         if (read->wrong) {
-            callbacks_.note("unit " + std::to_string(*read->wrong) + " of the model is not given to others, because " +
-                            *read->reason);
+            if (spoilt_.insert(*read->wrong).second)
+                callbacks_.note("unit " + std::to_string(*read->wrong) +
+                                " of the model is not given to others, because " + *read->reason);
             callbacks_.spoilt(*read->wrong);
             return refuse(wish.from, wish.transfer);
         }

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 namespace chaos::tensor {
@@ -97,6 +98,7 @@ private:
     Callbacks callbacks_;
     std::shared_ptr<const Offer> offer_;
     std::deque<Wish> wishes_;
+    std::set<std::size_t> spoilt_;  // units of which it was said; others ask for them every now and then
     std::shared_ptr<OnTheirWay> on_their_way_ = std::make_shared<OnTheirWay>();
     std::uint64_t given_bytes_ = 0;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -15,6 +15,7 @@ namespace {
 using chaos::test::TemporaryFolder;
 using infer::test::Holder;
 using test::UnitNode;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -98,8 +99,10 @@ TEST(Giving, WhatTheDiskLostIsNotSent) {
         file.seekp(static_cast<std::streamoff>(pair.image->layout().units[9].offset));
         file.write("flip", 4);
     }
+    // However often others ask for it, it is said once.
     EXPECT_EQ(pair.ask(9, 1), std::nullopt);
-    EXPECT_THAT(pair.giver.spoilt, ElementsAre(9U));
+    EXPECT_EQ(pair.ask(9, 1), std::nullopt);
+    EXPECT_THAT(pair.giver.spoilt, Each(9U));
     EXPECT_THAT(pair.giver.notes, ElementsAre(HasSubstr("not what it was")));
 }
 
