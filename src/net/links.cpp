@@ -189,7 +189,7 @@ awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
     Cause cause = nullptr;
     Result<Greeted> greeted = co_await greet(*stream, cause);
     if (stopped) co_return stream->close();
-    std::string why = greeted ? "" : greeted.error().message;
+    std::string why = greeted ? "" : watchdog.cause_of(greeted.error()).message;
     if (greeted && greeted->hello.purpose() == wire::Hello::BULK) {
         const auto link = links.find(greeted->peer);
         const std::uint32_t place = greeted->hello.place();
@@ -299,8 +299,9 @@ awaitable<Result<StreamPtr>> LinksState::connect(const std::string& text) {
         co_await asio::async_connect(socket, endpoints, asio::as_tuple(asio::use_awaitable));
     *waiting = false;
     limit.cancel();
+    const bool late = !problem || problem == asio::error::operation_aborted;  // nothing else closes the socket
     if (problem || !socket.is_open())
-        co_return Error{"cannot connect to " + text + ": " + (problem ? problem.message() : "it takes too long")};
+        co_return Error{"cannot connect to " + text + ": " + (late ? "it takes too long" : problem.message())};
     co_return std::make_shared<Stream>(std::move(socket), encryption(), true);
 }
 
