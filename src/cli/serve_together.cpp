@@ -5,6 +5,7 @@
 #include "elastic/run_folder.h"
 #include "infer/model_text.h"
 #include "infer/speed.h"
+#include "net/address.h"
 #include "node/identity.h"
 #include "tensor/enquiry.h"
 #include "tensor/member.h"
@@ -15,8 +16,10 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <thread>
 
 namespace chaos::cli {
 namespace {
@@ -97,9 +100,19 @@ public:
     Others() = default;
     Others(const Others&) = delete;
     Others& operator=(const Others&) = delete;
+    // One that is frozen would not hear that it is to end.
     ~Others() {
-        for (const pid_t child : children_) ::kill(child, SIGTERM);
-        for (const pid_t child : children_) ::waitpid(child, nullptr, 0);
+        for (const pid_t child : children_) {
+            ::kill(child, SIGTERM);
+            ::kill(child, SIGCONT);
+        }
+        const auto late = std::chrono::steady_clock::now() + longest_end;
+        for (const pid_t child : children_) {
+            while (::waitpid(child, nullptr, WNOHANG) == 0) {
+                if (std::chrono::steady_clock::now() >= late) ::kill(child, SIGKILL);
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            }
+        }
     }
 
     [[nodiscard]] Result<void> start(const std::vector<std::string>& words) {
@@ -120,6 +133,9 @@ public:
     }
 
 private:
+    // Answers under way, and leaving, may take no longer.
+    static constexpr std::chrono::seconds longest_end{40};
+
     std::vector<pid_t> children_;
 };
 
@@ -191,6 +207,8 @@ Result<void> serve_together(const ServeOptions& given) {
     const fs::path dir = options.dir.empty() ? "node" : options.dir;
     if (options.local > 1 && options.compute.threads == 0)
         options.compute.threads = std::max<std::size_t>(1, threads_or_all(0) / options.local);
+    for (const std::string& address : options.join) CHAOS_CHECK(net::address_from_text(address));
+    if (!options.address.empty()) CHAOS_CHECK(net::address_from_text(options.address));
     CHAOS_TRY(const elastic::RunFolder folder, elastic::RunFolder::open(dir));
     CHAOS_TRY(const node::Identity identity, node::identity_of({.dir = dir,
                                                                 .token = options.token,
