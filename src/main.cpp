@@ -441,12 +441,21 @@ int run(int argc, char** argv) {
     return 0;
 }
 
+// Where a mapped file became shorter there is nothing to go on with; but whoever did that shall know why this ended.
+void say_what_was_cut(int) {
+    constexpr std::string_view words =
+        "chaos: a file was cut while it was in use, or its disk fails; put it back and start again\n";
+    (void)!::write(STDERR_FILENO, words.data(), words.size());
+    std::signal(SIGBUS, SIG_DFL);  // the same access ends the process now
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     // A write beyond the allowed file size is an error to report, like a full disk, not a reason to die.
     std::signal(SIGXFSZ, SIG_IGN);
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGBUS, say_what_was_cut);
     try {
         return run(argc, argv);
     } catch (const std::bad_alloc&) {
