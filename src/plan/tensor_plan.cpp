@@ -28,6 +28,7 @@ constexpr std::uint64_t most_work_per_set = most_work / 4;
 constexpr std::uint64_t max_bytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t max_units = std::uint64_t{1} << 16;
 constexpr std::uint64_t max_device_ns = std::uint64_t{1} << 50;
+constexpr std::uint64_t full_share = 1000;
 
 std::string name_of_device(const TensorDevice& device) {
     return device.name.empty() ? "device " + std::to_string(device.id) : device.name;
@@ -63,6 +64,8 @@ Result<void> check(const TensorRequest& request) {
         if (device.weight_bytes_per_s == 0) return Error{name_of_device(device) + " has no speed"};
         if (device.phase_ns > max_device_ns || device.message_ns > max_device_ns)
             return Error{name_of_device(device) + " takes days for a message or a phase"};
+        if (device.share_permille == 0 || device.share_permille > full_share)
+            return Error{name_of_device(device) + " computes for more than all of the time, or never"};
     }
     std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
     for (const SyncLink& link : request.links) {
@@ -246,6 +249,17 @@ std::string refusal(const TensorRequest& request) {
            "More memory, a shorter context, a disk to stream from, or more links would do";
 }
 
+struct PhaseBytes {
+    std::uint64_t attention = 0;  // per layer
+    std::uint64_t ffn = 0;        // likewise
+    std::uint64_t head = 0;
+};
+PhaseBytes phase_bytes(const TensorModel& model, const TensorShare& share) {
+    return {.attention = share.heads.count * model.query_head_bytes + share.kv_heads.count * model.kv_head_bytes,
+            .ffn = share.ffn.count * model.ffn_unit_bytes,
+            .head = share.vocab.count * model.vocab_unit_bytes};
+}
+
 void set_ranges(const TensorRequest& request, const TensorWires& wires, const SetSearch::Best& best, TensorPlan& plan) {
     const TensorModel& model = request.model;
     std::uint64_t head = 0;
@@ -263,11 +277,8 @@ void set_ranges(const TensorRequest& request, const TensorWires& wires, const Se
         head += share.heads.count;
         ffn += share.ffn.count;
         vocab += share.vocab.count;
-        const std::uint64_t attention_bytes =
-            share.heads.count * model.query_head_bytes + share.kv_heads.count * model.kv_head_bytes;
-        const std::uint64_t ffn_bytes = share.ffn.count * model.ffn_unit_bytes;
-        const std::uint64_t head_bytes = share.vocab.count * model.vocab_unit_bytes;
-        share.weight_bytes = model.layers * (attention_bytes + ffn_bytes) + head_bytes;
+        const PhaseBytes bytes = phase_bytes(model, share);
+        share.weight_bytes = model.layers * (bytes.attention + bytes.ffn) + bytes.head;
         share.cache_bytes = model.layers * model.cache_bytes * share.kv_heads.count;
         const std::uint64_t always = device.program_bytes + model.everywhere_bytes + share.cache_bytes;
         CHAOS_ASSERT(always <= device.memory_bytes);
@@ -281,30 +292,84 @@ void set_ranges(const TensorRequest& request, const TensorWires& wires, const Se
             share.memory_bytes = always + share.weight_bytes - share.streamed_bytes + share.ring_bytes;
             CHAOS_ASSERT(share.memory_bytes <= device.memory_bytes);
         }
-        const auto phase = [&](std::uint64_t bytes) {
-            return device.phase_ns + transfer_ns(bytes, device.weight_bytes_per_s);
-        };
-        share.attention_ns = phase(attention_bytes);
-        share.ffn_ns = phase(ffn_bytes);
-        share.head_ns = phase(head_bytes);
-        share.disk_ns = transfer_ns(share.streamed_bytes, device.disk_bytes_per_s);
     }
     CHAOS_ASSERT(head == model.heads && ffn == model.ffn_units && vocab == model.vocab_units);
 }
 
-void set_times(const TensorModel& model, std::uint64_t exchange_ns, TensorPlan& plan) {
+// Messages that the device sends and takes in one exchange.
+std::uint64_t messages_of(const TensorPlan& plan, std::size_t index) {
+    const auto members = static_cast<std::uint64_t>(std::ranges::count_if(plan.shares, &TensorShare::member));
+    if (plan.parent.empty()) return (plan.exchange == TensorExchange::scatter ? 4 : 2) * (members - 1);
+    std::uint64_t neighbours = plan.parent[index] == index ? 0 : 1;
+    for (std::size_t other = 0; other < plan.shares.size(); ++other)
+        if (other != index && plan.shares[other].member && plan.parent[other] == index) ++neighbours;
+    return 2 * neighbours;
+}
+
+void set_times(const TensorRequest& request, std::uint64_t exchange_ns, TensorPlan& plan) {
+    const TensorModel& model = request.model;
+    const std::uint64_t exchanges = 2 * model.layers + 1;
     std::uint64_t attention = 0;
     std::uint64_t ffn = 0;
     std::uint64_t head = 0;
-    for (const TensorShare& share : plan.shares) {
+    plan.disk_ns = 0;
+    plan.rests_ns = 0;
+    for (std::size_t i = 0; i < plan.shares.size(); ++i) {
+        TensorShare& share = plan.shares[i];
+        if (!share.member) continue;
+        const TensorDevice& device = request.devices[i];
+        const PhaseBytes bytes = phase_bytes(model, share);
+        const auto phase = [&](std::uint64_t of) {
+            return device.phase_ns + transfer_ns(of, device.weight_bytes_per_s);
+        };
+        share.attention_ns = phase(bytes.attention);
+        share.ffn_ns = phase(bytes.ffn);
+        share.head_ns = phase(bytes.head);
+        share.disk_ns = transfer_ns(share.streamed_bytes, device.disk_bytes_per_s);
         attention = std::max(attention, share.attention_ns);
         ffn = std::max(ffn, share.ffn_ns);
         head = std::max(head, share.head_ns);
         plan.disk_ns = std::max(plan.disk_ns, share.disk_ns);
+        if (device.share_permille == full_share) continue;
+        const u128 busy = u128{model.layers} * (u128{share.attention_ns} + share.ffn_ns) + share.head_ns +
+                          u128{exchanges} * messages_of(plan, i) * device.message_ns;
+        plan.rests_ns =
+            std::max(plan.rests_ns, std::min(saturate(busy * full_share / device.share_permille), longest_ns));
     }
     plan.compute_ns = model.layers * (attention + ffn) + head;
     plan.exchange_ns = exchange_ns;
-    plan.predicted_ns = std::max(plan.compute_ns + plan.exchange_ns, plan.disk_ns);
+    plan.predicted_ns = std::max({plan.compute_ns + plan.exchange_ns, plan.disk_ns, plan.rests_ns});
+}
+
+// Who computes for a share of the time, as one that computes all the time and slower.
+TensorRequest slowed(const TensorRequest& request) {
+    TensorRequest slow = request;
+    for (TensorDevice& device : slow.devices) {
+        const std::uint64_t share = std::exchange(device.share_permille, full_share);
+        device.weight_bytes_per_s =
+            std::max<std::uint64_t>(1, saturate(u128{device.weight_bytes_per_s} * share / full_share));
+        device.phase_ns = std::min(max_device_ns, device.phase_ns * full_share / share);
+    }
+    return slow;
+}
+
+// Those who take part, in the order of their ranks, and the place of each one's parent.
+struct Party {
+    std::vector<std::uint32_t> members;
+    std::vector<std::uint32_t> parent;
+};
+Party party_of(const TensorWires& wires, const TensorPlan& plan) {
+    Party party;
+    std::vector<std::uint32_t> place(plan.shares.size());
+    for (std::uint32_t rank = 0; rank < wires.devices; ++rank) {
+        if (!plan.shares[wires.device_of[rank]].member) continue;
+        place[wires.device_of[rank]] = static_cast<std::uint32_t>(party.members.size());
+        party.members.push_back(rank);
+    }
+    if (plan.parent.empty()) return party;
+    party.parent.reserve(party.members.size());
+    for (const std::uint32_t rank : party.members) party.parent.push_back(place[plan.parent[wires.device_of[rank]]]);
+    return party;
 }
 
 std::uint64_t hash_of(const TensorRequest& request, const TensorWires& wires, const TensorPlan& plan) {
@@ -367,16 +432,24 @@ void explain_left_out(const TensorRequest& request, const TensorWires& wires, co
     }
 }
 
-void explain(const TensorRequest& request, const TensorWires& wires, const SetSearch& search, TensorPlan& plan) {
-    const SetSearch::Best& best = *search.best();
-    const std::string who =
-        best.members.size() == 1
-            ? name_of_device(request.devices[wires.device_of[best.members.front()]]) + " alone"
-            : std::to_string(best.members.size()) + " of " + say_count(request.devices.size(), "device");
+// The first of the reasons.
+std::string summary(const TensorRequest& request, const TensorPlan& plan) {
+    const auto members = std::ranges::count_if(plan.shares, &TensorShare::member);
+    const auto first = std::ranges::find_if(plan.shares, &TensorShare::member) - plan.shares.begin();
+    const std::string who = members == 1
+                                ? name_of_device(request.devices[static_cast<std::size_t>(first)]) + " alone"
+                                : std::to_string(members) + " of " + say_count(request.devices.size(), "device");
     std::string times = say_time(plan.compute_ns) + " to compute and " + say_time(plan.exchange_ns) + " to exchange";
     if (plan.disk_ns > 0) times += ", beside " + say_time(plan.disk_ns) + " to stream weights";
-    plan.reasons.push_back(who + ": " + say_time(plan.predicted_ns) + " per token, " + times +
-                           "; no division among them takes less than " + say_time(plan.bound_ns));
+    if (plan.rests_ns > plan.compute_ns + plan.exchange_ns)
+        times += ", but " + say_time(plan.rests_ns) + " for who computes only for a share of the time";
+    return who + ": " + say_time(plan.predicted_ns) + " per token, " + times +
+           "; no division among them takes less than " + say_time(plan.bound_ns);
+}
+
+void explain(const TensorRequest& request, const TensorWires& wires, const SetSearch& search, TensorPlan& plan) {
+    const SetSearch::Best& best = *search.best();
+    plan.reasons.push_back(summary(request, plan));
     if (best.members.size() > 1)
         plan.reasons.push_back(plan.alone_ns == unlimited
                                    ? "no device can do it alone"
@@ -411,8 +484,9 @@ const char* name_of(TensorExchange exchange) {
 
 Result<TensorPlan> plan_tensor(const TensorRequest& request) {
     CHAOS_CHECK(check(request));
+    const TensorRequest slow = slowed(request);
     const TensorWires wires = read_wires(request);
-    SetSearch search(request, wires);
+    SetSearch search(slow, wires);
     search.run();
     if (!search.best()) return Error{refusal(request)};
     const SetSearch::Best& best = *search.best();
@@ -426,8 +500,9 @@ Result<TensorPlan> plan_tensor(const TensorRequest& request) {
             plan.parent[wires.device_of[best.members[i]]] = wires.device_of[best.members[best.choice.parent[i]]];
     }
     set_ranges(request, wires, best, plan);
-    set_times(request.model, best.choice.token_ns, plan);
+    set_times(slow, best.choice.token_ns, plan);
     CHAOS_ASSERT(plan.predicted_ns <= best.division.token_ns);
+    set_times(request, best.choice.token_ns, plan);
     plan.bound_ns = std::min(best.bound_ns, plan.predicted_ns);
     plan.alone_ns = search.alone_ns();
     plan.hash = hash_of(request, wires, plan);
@@ -435,16 +510,27 @@ Result<TensorPlan> plan_tensor(const TensorRequest& request) {
     return plan;
 }
 
+TensorPlan predict_anew(const TensorRequest& request, TensorPlan plan) {
+    CHAOS_ASSERT(plan.shares.size() == request.devices.size() && !plan.reasons.empty());
+    const TensorWires wires = read_wires(request);
+    const auto [members, parent] = party_of(wires, plan);
+    std::uint64_t exchange = 0;
+    if (members.size() > 1) {
+        const auto one = [&, &members = members, &parent = parent](std::uint64_t bytes) {
+            return exchange_ns(wires, members, plan.exchange, parent, bytes);
+        };
+        const std::uint64_t sums = one(saturate(u128{request.model.width} * sizeof(std::int64_t)));
+        exchange = std::min(saturate(u128{2} * request.model.layers * sums + one(request.candidate_bytes)), longest_ns);
+    }
+    set_times(request, exchange, plan);
+    plan.bound_ns = std::min(plan.bound_ns, plan.predicted_ns);
+    plan.reasons.front() = summary(request, plan);
+    return plan;
+}
+
 std::uint64_t predict_prompt_ns(const TensorRequest& request, const TensorPlan& plan, std::uint64_t tokens) {
     const TensorWires wires = read_wires(request);
-    std::vector<std::uint32_t> members;
-    std::vector<std::uint32_t> place(request.devices.size());
-    for (std::uint32_t rank = 0; rank < wires.devices; ++rank) {
-        if (!plan.shares[wires.device_of[rank]].member) continue;
-        place[wires.device_of[rank]] = static_cast<std::uint32_t>(members.size());
-        members.push_back(rank);
-    }
-    std::vector<std::uint32_t> parent;
+    const auto [members, parent] = party_of(wires, plan);
     std::uint64_t attention = 0;
     std::uint64_t ffn = 0;
     std::uint64_t head = 0;
@@ -453,7 +539,6 @@ std::uint64_t predict_prompt_ns(const TensorRequest& request, const TensorPlan& 
         const TensorDevice& device = request.devices[index];
         const TensorShare& share = plan.shares[index];
         if (device.prompt_bytes_per_s == 0) return 0;
-        if (!plan.parent.empty()) parent.push_back(place[plan.parent[index]]);
         const auto phase = [&](std::uint64_t bytes) {
             const std::uint64_t all = saturate(u128{bytes} * tokens);
             return device.phase_ns +

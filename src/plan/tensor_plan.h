@@ -14,7 +14,14 @@
 //   exchange = as long as the sums of all take to reach all, 8 bytes per value of the width (below)
 //   phases   = layers * (attention + exchange + FFN + exchange) + head + exchange of candidates
 //   disk     = the largest streamed bytes / disk_bytes_per_s of any device
-//   token    = the longer of phases and disk: weights that do not fit into memory arrive while others are computed
+//   rests    = the largest (its own phases + its messages) / share of any device
+//   token    = the longest of the three: weights that do not fit into memory arrive while others are computed, and who
+//              waits for others rests meanwhile
+//
+// A device that may only compute for a share of the time (a quota, a neighbour) does so at full speed until its time is
+// spent, and then stands still until the next period. Where several wait for each other, each one's standing still
+// spares the others' time, whenever their periods begin: they are as fast as the one that stands still most, and not as
+// the sum of all. Shares are sought as if devices computed all the time and slower, which balances what each spends.
 //
 //   memory   = program + everywhere + keys and values of its KV heads + weights            where all of them fit,
 //              program + everywhere + keys and values of its KV heads + ring + pinned      where some are streamed
@@ -84,6 +91,8 @@ struct TensorDevice {
     std::uint64_t ingress_bytes_per_s = unlimited;
     // As it multiplies weights for many tokens: bytes times tokens; 0: not known, and prompts are not predicted.
     std::uint64_t prompt_bytes_per_s = 0;
+    // Thousandths of the time that it computes, where it always has something to.
+    std::uint64_t share_permille = 1000;
 };
 
 enum class TensorExchange { alone, direct, scatter, star, tree };
@@ -133,10 +142,11 @@ struct TensorPlan {
     TensorExchange exchange = TensorExchange::alone;
     // Star and tree: the index of each member's parent, the hub's or root's is its own; else empty.
     std::vector<std::uint32_t> parent;
-    std::uint64_t predicted_ns = 0;  // per token: the longer of compute + exchange, and disk
+    std::uint64_t predicted_ns = 0;  // per token: the longest of compute + exchange, disk, and rests
     std::uint64_t compute_ns = 0;
     std::uint64_t exchange_ns = 0;
     std::uint64_t disk_ns = 0;
+    std::uint64_t rests_ns = 0;
     std::uint64_t bound_ns = 0;          // no division among these members with this exchange takes less
     std::uint64_t alone_ns = unlimited;  // the best that one device can do; unlimited: none can
     // XXH3 over the planner's version, ids, ranges and exchange: the same for every order of devices and links.
@@ -146,6 +156,9 @@ struct TensorPlan {
 
 // Refuses in words: what is missing, or why the request makes no sense.
 [[nodiscard]] Result<TensorPlan> plan_tensor(const TensorRequest& request);
+
+// The same division, with what is known of the same devices and links now.
+[[nodiscard]] TensorPlan predict_anew(const TensorRequest& request, TensorPlan plan);
 
 // A prompt of so many tokens in one batch: weights are read once, every exchange is one message of all tokens. 0 where
 // a member's prompt_bytes_per_s is not known.

@@ -318,6 +318,56 @@ TEST(TensorPlan, LinksDecideTheExchange) {
     EXPECT_EQ(scatter->exchange, TensorExchange::scatter);
 }
 
+// Who computes for a half of the time takes twice as long, but waiting for others costs nothing of it.
+TEST(TensorPlan, WhoRestsWhileItWaitsIsNotWaitedForTwice) {
+    TensorRequest request = mesh(large_model(2048), 1, giga, 0);
+    const auto always = plan_tensor(request);
+    request.devices[0].share_permille = 500;
+    const auto half = plan_tensor(request);
+    ASSERT_TRUE(always.ok() && half.ok());
+    EXPECT_EQ(half->predicted_ns, 2 * always->predicted_ns);
+    EXPECT_THAT(half->reasons, Contains(HasSubstr(" for who computes only for a share of the time")));
+
+    // Exchanges take longer than both rest.
+    request = mesh(large_model(2048), 2, giga, 0);
+    const std::uint64_t near = plan_tensor(request)->compute_ns;
+    request.everyone = true;
+    request.links[0].delay_ns = near;
+    const auto far = plan_tensor(request);
+    for (TensorDevice& device : request.devices) device.share_permille = 500;
+    const auto resting = plan_tensor(request);
+    ASSERT_TRUE(far.ok() && resting.ok());
+    EXPECT_EQ(resting->predicted_ns, far->predicted_ns);
+    EXPECT_LT(resting->rests_ns, resting->predicted_ns);
+    // One that has half of the time gets half of the work.
+    request.devices[0].share_permille = 1000;
+    const auto unequal = plan_tensor(request);
+    ASSERT_TRUE(unequal.ok());
+    EXPECT_NEAR(static_cast<double>(unequal->shares[0].weight_bytes),
+                2.0 * static_cast<double>(unequal->shares[1].weight_bytes),
+                0.2 * static_cast<double>(unequal->shares[0].weight_bytes));
+    request.devices[1].share_permille = 0;
+    EXPECT_FALSE(plan_tensor(request).ok());
+}
+
+TEST(TensorPlan, TheSameDivisionIsPredictedAnew) {
+    TensorRequest request = mesh(large_model(2048), 3, giga, 20'000);
+    const auto plan = plan_tensor(request);
+    ASSERT_TRUE(plan.ok());
+    const TensorPlan same = predict_anew(request, *plan);
+    EXPECT_EQ(same.predicted_ns, plan->predicted_ns);
+    EXPECT_EQ(same.shares, plan->shares);
+    EXPECT_EQ(same.reasons, plan->reasons);
+    request.devices[1].weight_bytes_per_s /= 2;
+    request.links[0].delay_ns += 1'000;
+    const TensorPlan slower = predict_anew(request, *plan);
+    EXPECT_GT(slower.compute_ns, plan->compute_ns * 3 / 2);
+    EXPECT_LE(slower.compute_ns, plan->compute_ns * 2);
+    EXPECT_GT(slower.exchange_ns, plan->exchange_ns);
+    EXPECT_EQ(slower.shares[1].ffn, plan->shares[1].ffn);
+    EXPECT_NE(slower.reasons.front(), plan->reasons.front());
+}
+
 TEST(TensorPlan, RefusalsSayWhatIsMissing) {
     TensorRequest request = mesh(large_model(2048), 4, giga, 20'000);
     for (TensorDevice& device : request.devices) device.memory_bytes = 4 * giga;
