@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <vector>
 
 namespace chaos::infer {
@@ -29,18 +30,37 @@ Activations rows_of_ones(std::size_t rows, std::size_t columns) {
     return result;
 }
 
-// Seconds of one call, the mean of many: a quota, and others who use the machine, count as they will later.
+// Seconds of one call, of many. A quota, and others who use the machine, make the mean what it will be later; what most
+// calls take is what this machine does while it computes.
+struct CallTimes {
+    double usual = 0.0;
+    double mean = 0.0;
+};
 template <class Call>
-double mean_seconds(std::chrono::milliseconds time, const Call& call) {
+CallTimes time_calls(std::chrono::milliseconds time, const Call& call) {
     call();  // threads wake, memory is there
     const auto begin = Clock::now();
-    std::uint64_t calls = 0;
+    std::vector<double> calls;
     auto now = begin;
-    for (; now - begin < time; now = Clock::now(), ++calls) call();
-    return std::chrono::duration<double>(now - begin).count() / static_cast<double>(calls);
+    while (now - begin < time) {
+        const auto before = now;
+        call();
+        now = Clock::now();
+        calls.push_back(std::chrono::duration<double>(now - before).count());
+    }
+    const double mean = std::chrono::duration<double>(now - begin).count() / static_cast<double>(calls.size());
+    const auto middle = calls.begin() + static_cast<std::ptrdiff_t>(calls.size() / 2);
+    std::nth_element(calls.begin(), middle, calls.end());
+    return {.usual = *middle, .mean = mean};
 }
 
 }  // namespace
+
+std::uint64_t share_permille(double usual_s, double mean_s) {
+    constexpr double all = 1000.0;
+    if (usual_s >= mean_s) return static_cast<std::uint64_t>(all);
+    return static_cast<std::uint64_t>(std::max(1.0, std::round(all * usual_s / mean_s)));
+}
 
 Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool, std::uint64_t most_bytes) {
     CHAOS_ASSERT(!tensors.empty());
@@ -61,28 +81,29 @@ Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool, s
     for (std::size_t at = 0; at < memory.bytes().size(); at += 4096) memory.data()[at] = std::byte{0};
 
     std::vector<float> results(prompt_tokens * matrix.rows);
-    const auto multiply_all = [&](const Activations& activations) {
-        for (std::size_t i = 0; i < count; ++i) {
-            matrix.packed = memory.data() + i * each;
-            multiply(pool, activations, std::array{Product{matrix, results.data(), matrix.rows}});
-        }
+    std::size_t next = 0;
+    const auto multiply_next = [&](const Activations& activations) {
+        matrix.packed = memory.data() + next * each;
+        next = (next + 1) % count;
+        multiply(pool, activations, std::array{Product{matrix, results.data(), matrix.rows}});
     };
     const Activations one = rows_of_ones(1, matrix.columns);
     const Activations many = rows_of_ones(prompt_tokens, matrix.columns);
     const auto rate = [&](double seconds, std::size_t tokens) {
-        return std::max<std::uint64_t>(
-            1, static_cast<std::uint64_t>(static_cast<double>(count * each * tokens) / seconds));
+        return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(each * tokens) / seconds));
     };
+    // Once through all of them: they come from memory as they will.
+    for (std::size_t i = 0; i < count; ++i) multiply_next(one);
     Speed speed;
-    speed.weight_bytes_per_s = rate(mean_seconds(token_time, [&] { multiply_all(one); }), 1);
-    speed.prompt_bytes_per_s = rate(mean_seconds(prompt_time, [&] { multiply_all(many); }), prompt_tokens);
+    const CallTimes token = time_calls(token_time, [&] { multiply_next(one); });
+    speed.weight_bytes_per_s = rate(token.usual, 1);
+    speed.share_permille = share_permille(token.usual, token.mean);
+    speed.prompt_bytes_per_s = rate(time_calls(prompt_time, [&] { multiply_next(many); }).mean, prompt_tokens);
     Matrix little = matrix;
     little.rows = panel_rows;
     little.packed = memory.data();
-    speed.call_ns =
-        static_cast<std::uint64_t>(1e9 * mean_seconds(call_time, [&] {
-                                       multiply(pool, one, std::array{Product{little, results.data(), little.rows}});
-                                   }));
+    const auto multiply_little = [&] { multiply(pool, one, std::array{Product{little, results.data(), little.rows}}); };
+    speed.call_ns = static_cast<std::uint64_t>(1e9 * time_calls(call_time, multiply_little).usual);
     return speed;
 }
 

@@ -12,10 +12,15 @@
 namespace chaos::infer {
 
 struct Speed {
-    std::uint64_t weight_bytes_per_s = 0;  // for one token
+    std::uint64_t weight_bytes_per_s = 0;  // for one token, while it computes
     std::uint64_t prompt_bytes_per_s = 0;  // for many: bytes times tokens
     std::uint64_t call_ns = 0;             // of a product of next to nothing: threads that wake
+    // Thousandths of the time that it computes, where it always has something to: less under a quota.
+    std::uint64_t share_permille = 1000;
 };
+
+// The share of who usually takes so long for something, and so long in the mean.
+[[nodiscard]] std::uint64_t share_permille(double usual_s, double mean_s);
 
 // With weights like the largest of these matrices, as many bytes as the model has, but no more than `most_bytes`: those
 // of a small model stay in the processor's caches, those of a large one do not. Takes half a second.

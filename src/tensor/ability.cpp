@@ -12,6 +12,7 @@ constexpr std::size_t enough_passes = 16;
 // A layer's half calls the pool so often, and does some things alone.
 constexpr std::uint64_t calls_of_a_phase = 3;
 constexpr std::uint64_t alone_ns = 4'000;
+constexpr std::uint64_t nearly_always_permille = 900;
 
 double median(const std::deque<double>& values) {
     std::vector<double> sorted(values.begin(), values.end());
@@ -54,7 +55,8 @@ std::optional<double> Paces::mean_own_s() const {
 Ability::Ability(const infer::Speed& measured)
     : measured_(measured),
       weight_bytes_per_s_(measured.weight_bytes_per_s),
-      phase_ns_(calls_of_a_phase * measured.call_ns + alone_ns) {}
+      phase_ns_(calls_of_a_phase * measured.call_ns + alone_ns),
+      share_permille_(measured.share_permille) {}
 
 void Ability::learn(double own_s, std::uint64_t weight_bytes, std::uint64_t phases) {
     if (weight_bytes == 0 || measured_.weight_bytes_per_s == 0 || own_s <= 0.0) return;
@@ -62,6 +64,15 @@ void Ability::learn(double own_s, std::uint64_t weight_bytes, std::uint64_t phas
     const double beyond = own_s - bytes / static_cast<double>(measured_.weight_bytes_per_s);
     weight_bytes_per_s_ = beyond > 0.0 ? measured_.weight_bytes_per_s : static_cast<std::uint64_t>(bytes / own_s) + 1;
     phase_ns_ = beyond > 0.0 ? static_cast<std::uint64_t>(beyond / static_cast<double>(phases) * 1e9) : 0;
+}
+
+void Ability::learn(const Rehearsed& rehearsed, std::uint64_t weight_bytes, std::uint64_t phases) {
+    learn(rehearsed.usual_s, weight_bytes, phases);
+    share_permille_ = infer::share_permille(rehearsed.usual_s, rehearsed.mean_s);
+}
+
+bool Ability::learns_from_passes() const {
+    return share_permille_ >= nearly_always_permille;
 }
 
 }  // namespace chaos::tensor

@@ -1,8 +1,9 @@
-// How fast this node is: what was measured at its start (infer/speed.h), and what its passes have taught since. Of a
-// pass, only those of one token count: they are what a plan predicts.
+// How fast this node is: what was measured at its start (infer/speed.h), and what rehearsals (rehearsal.h) and passes
+// have taught since. Of passes, only those of one token count: they are what a plan predicts.
 #pragma once
 
 #include "infer/speed.h"
+#include "tensor/rehearsal.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -33,15 +34,22 @@ public:
     [[nodiscard]] std::uint64_t weight_bytes_per_s() const { return weight_bytes_per_s_; }
     [[nodiscard]] std::uint64_t phase_ns() const { return phase_ns_; }
     [[nodiscard]] std::uint64_t prompt_bytes_per_s() const { return measured_.prompt_bytes_per_s; }
+    [[nodiscard]] std::uint64_t share_permille() const { return share_permille_; }
 
     // A token with so many bytes of weights takes this node so long, in so many phases: either it takes something
     // beyond the weights, or these are faster than was thought.
     void learn(double own_s, std::uint64_t weight_bytes, std::uint64_t phases);
+    // Likewise of a rehearsal, which also tells how much of the time this node computes.
+    void learn(const Rehearsed& rehearsed, std::uint64_t weight_bytes, std::uint64_t phases);
+    // Whether a pass tells what this node computes: where a quota makes it stand still, computing and standing still
+    // look the same.
+    [[nodiscard]] bool learns_from_passes() const;
 
 private:
     infer::Speed measured_;
     std::uint64_t weight_bytes_per_s_;
     std::uint64_t phase_ns_;
+    std::uint64_t share_permille_;
 };
 
 }  // namespace chaos::tensor

@@ -54,6 +54,7 @@ plan::TensorDevice device_of(const Fact& fact, std::uint64_t id) {
     device.weight_bytes_per_s = std::max<std::uint64_t>(1, able.weight_bytes_per_s());
     device.prompt_bytes_per_s = able.prompt_bytes_per_s();
     device.phase_ns = able.phase_ns();
+    if (able.share_permille() > 0) device.share_permille = std::min<std::uint64_t>(able.share_permille(), 1000);
     device.message_ns = message_ns;
     if (able.memory_bytes() > 0) {
         device.memory_bytes = able.memory_bytes();
@@ -86,6 +87,22 @@ std::optional<std::size_t> chief_among(const std::vector<Fact>& facts, const std
     return chief;
 }
 
+plan::TensorRequest request_for(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                                const std::vector<Fact>& facts, const wire::Division& division) {
+    plan::TensorRequest request;
+    request.model = infer::tensor_model(
+        config, tensors, {.context = division.context(), .sequences = division.sequences(), .batch = division.batch()});
+    // Most texts are drawn from all logits; each tells its part of them.
+    request.candidate_bytes = static_cast<std::uint64_t>(config.vocab) * sizeof(float) / facts.size();
+    request.devices.reserve(facts.size());
+    for (std::uint32_t a = 0; a < facts.size(); ++a) {
+        request.devices.push_back(device_of(facts[a], a));
+        for (std::uint32_t b = 0; b < a; ++b)
+            if (linked(facts[a], facts[b])) request.links.push_back(sync_link(facts, b, a));
+    }
+    return request;
+}
+
 }  // namespace
 
 Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
@@ -103,22 +120,17 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
     division.set_batch(little ? least : std::max(least, enough_tokens));
     division.set_halves(!little);
 
-    plan::TensorRequest request;
-    request.model = infer::tensor_model(
-        config, tensors, {.context = division.context(), .sequences = division.sequences(), .batch = division.batch()});
+    plan::TensorRequest request = request_for(config, tensors, facts, division);
     request.everyone = everyone;
-    for (std::uint32_t a = 0; a < facts.size(); ++a) {
-        request.devices.push_back(device_of(facts[a], a));
-        for (std::uint32_t b = 0; b < a; ++b)
-            if (linked(facts[a], facts[b])) request.links.push_back(sync_link(facts, b, a));
-    }
     auto planned = plan::plan_tensor(request);
     // One that has no room for any part must not keep the others from theirs.
     if (!planned && everyone) {
         request.everyone = false;
         planned = plan::plan_tensor(request);
     }
-    CHAOS_TRY(const plan::TensorPlan plan, std::move(planned));
+    CHAOS_TRY(divided.plan, std::move(planned));
+    const plan::TensorPlan& plan = divided.plan;
+    for (const Fact& fact : facts) divided.nodes.push_back(fact.node);
 
     std::vector<std::size_t> members;
     std::vector<std::uint32_t> place(facts.size());
@@ -143,8 +155,17 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
     division.set_chief(static_cast<std::uint32_t>(chief.value_or(0)));
     division.set_predicted_ns(plan.predicted_ns);
     division.set_exchange(plan::name_of(plan.exchange));
-    divided.reasons = plan.reasons;
     return divided;
+}
+
+void predict_anew(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                  const std::map<NodeId, wire::Able>& facts, Divided& divided) {
+    std::vector<Fact> known;
+    known.reserve(divided.nodes.size());
+    for (const NodeId node : divided.nodes) known.push_back({.node = node, .able = facts.at(node)});
+    const plan::TensorRequest request = request_for(config, tensors, known, divided.division);
+    divided.plan = plan::predict_anew(request, std::move(divided.plan));
+    divided.division.set_predicted_ns(divided.plan.predicted_ns);
 }
 
 Result<void> check_division(const infer::Config& config, const wire::Division& division) {

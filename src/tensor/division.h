@@ -12,8 +12,8 @@
 #include "proto/session.pb.h"
 
 #include <cstdint>
+#include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace chaos::tensor {
@@ -26,14 +26,19 @@ struct Fact {
 };
 
 struct Divided {
-    wire::Division division;           // without a generation
-    std::vector<std::string> reasons;  // for people
+    wire::Division division;    // without a generation
+    plan::TensorPlan plan;      // with reasons, for people
+    std::vector<NodeId> nodes;  // of its devices
 };
 
 // `tensors` are the whole model's. The chief is `leader` where that computes, else somebody whom all can reach.
 // `everyone`: all compute, even where fewer were faster.
 [[nodiscard]] Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
                                      std::vector<Fact> facts, NodeId leader, bool everyone);
+
+// What it takes, with what is known of its nodes now; `facts` has all of them.
+void predict_anew(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                  const std::map<NodeId, wire::Able>& facts, Divided& divided);
 
 // Whether somebody else's division can be computed.
 [[nodiscard]] Result<void> check_division(const infer::Config& config, const wire::Division& division);

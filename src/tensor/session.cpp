@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 #include "base/words.h"
-#include "tensor/division.h"
 #include "tensor/wire.h"
 
 #include <boost/asio/post.hpp>
@@ -90,6 +89,8 @@ wire::Able Session::able() const {
     able.set_weight_bytes_per_s(ability_.weight_bytes_per_s());
     able.set_prompt_bytes_per_s(ability_.prompt_bytes_per_s());
     able.set_phase_ns(ability_.phase_ns());
+    able.set_share_permille(ability_.share_permille());
+    if (team_ != nullptr && team_->rehearsed) able.set_rehearsed(team_->generation());
     able.set_memory_bytes(options_.memory_bytes);
     able.set_program_bytes(options_.program_bytes);
     able.set_disk_bytes_per_s(disk_bytes_per_s_);
@@ -121,6 +122,7 @@ void Session::tell_able() {
 void Session::tell_if_learnt() {
     if (!paces_.tell() || !team_->loaded.model) return;
     experience_[members_of(team_->division)] = {.token_s = paces_.usual_s(), .when = Clock::now()};
+    if (!ability_.learns_from_passes()) return;
     ability_.learn(paces_.usual_own_s(), infer::packed_bytes(team_->loaded.model->tensors()),
                    static_cast<std::uint64_t>(2 * subject_.config.layers + 1));
     const wire::Able& told = ables_[self_];
@@ -215,11 +217,11 @@ void Session::lead() {
     planned_ = Clock::now();
     ahead_.reset();
     if (!divided) return ports_.note("cannot divide the model: " + divided.error().message);
-    reasons_ = divided->reasons;
-    if (!under_way()) return divide(std::move(divided->division));
+    reasons_ = divided->plan.reasons;
+    if (!under_way()) return divide(std::move(*divided));
     const wire::Division& current = next_ ? *next_ : team_->division;
     if (!same(divided->division, current)) {
-        if (is_worth_it(divided->division)) return prepare(std::move(divided->division));
+        if (is_worth_it(divided->division)) return prepare(std::move(*divided));
         if (!idle) considered_.clear();  // later, when nothing is being written
     }
     // Whoever came has to know whom to ask.
@@ -246,24 +248,55 @@ void Session::send_to_all(const wire::Division& division) {
 }
 
 // Everybody gets what it will need, while what there is goes on.
-void Session::prepare(wire::Division division) {
+void Session::prepare(Divided divided) {
+    wire::Division& division = divided.division;
     generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
     division.set_generation(generation_);
     division.set_ahead(true);
-    ahead_ = Ahead{.division = division, .waited_for = {}};
-    for (const wire::Division::Member& member : division.members()) ahead_->waited_for.insert(node_from(member.node()));
-    send_to_all(division);
-    if (place_of(division, self_) < ahead_->waited_for.size()) received_ahead(self_, division);
+    const wire::Division told = division;
+    ahead_ = Ahead{.divided = std::move(divided), .waited_for = {}};
+    for (const wire::Division::Member& member : told.members()) ahead_->waited_for.insert(node_from(member.node()));
+    send_to_all(told);
+    if (place_of(told, self_) < ahead_->waited_for.size()) received_ahead(self_, told);
 }
 
-void Session::divide(wire::Division division) {
+void Session::divide(Divided divided) {
     generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
-    division.set_generation(generation_);
-    division.set_ahead(false);
+    divided.division.set_generation(generation_);
+    divided.division.set_ahead(false);
     ahead_.reset();
     for (const std::string& reason : reasons_) ports_.note(reason);
-    send_to_all(division);
-    take(self_, division);
+    divided_ = std::move(divided);
+    send_to_all(divided_->division);
+    take(self_, divided_->division);
+}
+
+// Once everybody who computes has rehearsed, and before anything was computed.
+void Session::forecast() {
+    if (!leads() || !divided_ || stage_ != Stage::whole || next_ ||
+        team_->generation() != divided_->division.generation())
+        return;
+    const auto has_rehearsed = [&](const wire::Division::Member& member) {
+        const auto found = ables_.find(node_from(member.node()));
+        return found != ables_.end() && found->second.rehearsed() == team_->generation();
+    };
+    const bool known = std::ranges::all_of(divided_->nodes, [&](NodeId node) { return ables_.contains(node); });
+    if (!known || !std::ranges::all_of(divided_->division.members(), has_rehearsed)) return;
+    predict_anew(subject_.config, subject_.tensors, ables_, *divided_);
+    reasons_ = divided_->plan.reasons;
+    wire::Work message;
+    message.mutable_forecast()->set_generation(team_->generation());
+    message.mutable_forecast()->set_predicted_ns(divided_->division.predicted_ns());
+    for (const NodeId node : ports_.linked())
+        if (view_->is_active(node)) (void)ports_.send(node, message);
+    received_forecast(self_, message.forecast());
+}
+
+void Session::received_forecast(NodeId from, const wire::Forecast& message) {
+    if (stage_ != Stage::whole || from != team_->leader || message.generation() != team_->generation()) return;
+    // What was expected of tokens that have come is not changed by them.
+    if (!paces_.mean_s()) team_->division.set_predicted_ns(message.predicted_ns());
+    say_what_it_does();
 }
 
 void Session::received_ahead(NodeId from, const wire::Division& division) {
@@ -285,14 +318,14 @@ void Session::received_ahead(NodeId from, const wire::Division& division) {
 }
 
 void Session::received_prepared(NodeId from, const wire::Prepared& message) {
-    if (!leads() || !ahead_ || ahead_->division.generation() != message.generation()) return;
+    if (!leads() || !ahead_ || ahead_->divided.division.generation() != message.generation()) return;
     ahead_->waited_for.erase(from);
-    if (ahead_->waited_for.empty()) divide(wire::Division(ahead_->division));
+    if (ahead_->waited_for.empty()) divide(Divided(ahead_->divided));
 }
 
 void Session::received_interrupted(NodeId from, const wire::Interrupted& message) {
     if (!leads()) return;
-    const bool prepares = ahead_ && ahead_->division.generation() == message.generation();
+    const bool prepares = ahead_ && ahead_->divided.division.generation() == message.generation();
     const bool computes = team_ != nullptr && team_->generation() == message.generation();
     const bool next = next_ && next_->generation() == message.generation();
     if (!prepares && !computes && !next) return;
@@ -335,8 +368,11 @@ void Session::received(NodeId from, const wire::Work& message) {
     if (message.has_able()) {
         wire::Able& known = ables_[from];
         if (known.links_size() != message.able().links_size()) considered_.clear();
+        const bool rehearsed = known.rehearsed() != message.able().rehearsed();
         known = message.able();
-        return lead();
+        lead();
+        if (rehearsed) forecast();
+        return;
     }
     if (message.has_division()) {
         if (message.division().ahead()) return received_ahead(from, message.division());
@@ -353,6 +389,7 @@ void Session::received(NodeId from, const wire::Work& message) {
     if (message.has_ask() || message.has_drop()) return queue(from, message);
     if (message.has_begin()) return received_begin(from, message.begin());
     if (message.has_told()) return received_told(from, message.told());
+    if (message.has_forecast()) return received_forecast(from, message.forecast());
 }
 
 void Session::received_begin(NodeId from, const wire::Begin& message) {
@@ -365,6 +402,7 @@ void Session::received_begin(NodeId from, const wire::Begin& message) {
     }
     apply(message.commands());
     team_->computing = true;
+    say_what_it_does();
 }
 
 void Session::received_told(NodeId from, const wire::Told& message) {
@@ -404,7 +442,9 @@ void Session::interrupt(const std::string& why) {
 void Session::ask(Id id, infer::Request request) {
     const auto [text, fresh] = texts_.emplace(id, Text{std::move(request)});
     CHAOS_ASSERT(fresh);
-    if (stage_ == Stage::whole) ask_chief(id);
+    if (stage_ != Stage::whole) return;
+    say_what_it_does();
+    ask_chief(id);
 }
 
 void Session::ask_for_all() {
@@ -501,6 +541,7 @@ void Session::begin_if_asked() {
         if (member != self_) (void)ports_.send(member, message);
     apply(message.begin().commands());
     team_->computing = true;
+    say_what_it_does();
 }
 
 // ---- between passes
@@ -522,10 +563,11 @@ std::string Session::words_for(const Team& team) const {
 
 bool Session::ready() const {
     if (arrived_ || (next_ && !loading_.joinable())) return true;
-    return stage_ == Stage::whole && team_->computing;
+    return rehearsal_ != nullptr || (stage_ == Stage::whole && team_->computing);
 }
 
 void Session::compute() {
+    if (rehearsal_ != nullptr) rehearse();
     if (arrived_) finish_loading();
     if (next_) start();
     if (stage_ == Stage::whole && team_->computing) pass();
@@ -561,6 +603,7 @@ void Session::start() {
             std::max<std::uint64_t>(tokens * width * sizeof(std::int64_t), tokens * (vocab + 1) * sizeof(float)) +
             (std::uint64_t{64} << 20);
     }
+    rehearsal_.reset();
     const bool stays =
         team->computes() && team_ != nullptr && team_->loaded.model != nullptr && team_->portion == team->portion;
     const LoadedSlice kept = stays ? team_->loaded : LoadedSlice{};
@@ -634,7 +677,6 @@ void Session::take_up(Result<LoadedSlice> loaded) {
 
 void Session::is_whole() {
     stage_ = Stage::whole;
-    ports_.note(words_for(*team_));
     ports_.whole();
     const auto later = std::exchange(later_, std::nullopt);
     if (later && later->generation() > team_->generation())
@@ -642,6 +684,55 @@ void Session::is_whole() {
     else
         ports_.get_rest();
     ask_for_all();
+    begin_rehearsal();
+}
+
+// Once, with the forecast as it is then.
+void Session::say_what_it_does() {
+    if (std::exchange(team_->said, true)) return;
+    ports_.note(words_for(*team_));
+}
+
+// Nothing else is to be done.
+bool Session::may_rehearse() const {
+    return stage_ == Stage::whole && !team_->computing && !next_ && !arrived_ && texts_.empty() && queue_.empty();
+}
+
+void Session::begin_rehearsal() {
+    const infer::Model* model = team_->loaded.model;
+    const auto bytes = model == nullptr ? 0 : infer::packed_bytes(model->tensors());
+    // A streamed slice takes what its disk takes, which is known.
+    const bool useful = model != nullptr && model->window() == nullptr && bytes > 0 && differs(bytes, rehearsed_bytes_);
+    if (useful && may_rehearse()) {
+        auto rehearsal = Rehearsal::make(*model, *team_->loaded.pool, options_.kv_type, [this] {
+            loop_.poll();
+            return may_rehearse();
+        });
+        if (rehearsal) {
+            rehearsal_ = std::move(*rehearsal);
+            return;
+        }
+    }
+    end_rehearsal();
+}
+
+void Session::rehearse() {
+    if (!may_rehearse() || !rehearsal_->pass()) end_rehearsal();
+}
+
+// All are told, also by who has learnt nothing: they wait for it.
+void Session::end_rehearsal() {
+    const auto rehearsed = rehearsal_ == nullptr ? std::nullopt : rehearsal_->rehearsed();
+    rehearsal_.reset();
+    if (rehearsed) {
+        rehearsed_bytes_ = infer::packed_bytes(team_->loaded.model->tensors());
+        ability_.learn(*rehearsed, rehearsed_bytes_, static_cast<std::uint64_t>(2 * subject_.config.layers + 1));
+    }
+    team_->rehearsed = true;
+    if (stage_ != Stage::whole) return;
+    tell_able();
+    forecast();
+    if (!may_rehearse()) say_what_it_does();
 }
 
 void Session::apply(const wire::Commands& commands) {

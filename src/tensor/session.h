@@ -21,7 +21,11 @@
 // goes on as if nothing had been, because a token depends on the tokens before it alone.
 //
 // Members also learn how long they really take, and tell; where another division is clearly faster, the leader divides
-// anew when nothing is being written.
+// anew when nothing is being written. The first they learn before anything is written: who has a slice of a size that
+// it has not had yet, and nothing to do, passes some tokens through it for itself (rehearsal.h), until a text is asked
+// for. From what they tell then the leader says what a token will take:
+//
+//   all: load ── Ready ──► chief;  rehearse ── Able ──► leader ── Forecast ──► all: say what they do, and how fast
 //
 // Messages and views come on the loop; loading is done by a thread; computing is done by compute(), which the loop's
 // thread calls when ready(), but never from within a handler: what a handler changes here takes effect between passes.
@@ -32,9 +36,11 @@
 #include "infer/engine.h"
 #include "infer/scheduler.h"
 #include "tensor/ability.h"
+#include "tensor/division.h"
 #include "tensor/echoes.h"
 #include "tensor/exchange.h"
 #include "tensor/gateway.h"
+#include "tensor/rehearsal.h"
 
 #include "proto/session.pb.h"
 
@@ -169,6 +175,8 @@ private:
         bool computing = false;
         // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
+        bool rehearsed = false;  // or there is no need to
+        bool said = false;       // what it does
 
         [[nodiscard]] std::uint64_t generation() const { return division.generation(); }
         [[nodiscard]] bool computes() const { return !group.members.empty(); }
@@ -188,7 +196,7 @@ private:
     };
     // A division of the leader's that everybody prepares for.
     struct Ahead {
-        wire::Division division;
+        Divided divided;
         std::set<NodeId> waited_for;
     };
 
@@ -202,8 +210,9 @@ private:
     void lead();
     [[nodiscard]] std::vector<NodeId> those_who_can() const;
     [[nodiscard]] bool is_worth_it(const wire::Division& division) const;
-    void prepare(wire::Division division);
-    void divide(wire::Division division);
+    void prepare(Divided divided);
+    void divide(Divided divided);
+    void forecast();
     void send_to_all(const wire::Division& division);
     void take(NodeId from, const wire::Division& division);
     void look_at_divisions();
@@ -212,6 +221,7 @@ private:
     void received_interrupted(NodeId from, const wire::Interrupted& message);
     void received_begin(NodeId from, const wire::Begin& message);
     void received_told(NodeId from, const wire::Told& message);
+    void received_forecast(NodeId from, const wire::Forecast& message);
     [[nodiscard]] bool needs_link_with(NodeId peer) const;
     [[nodiscard]] bool all_ready() const;
     void break_up(const std::string& why);
@@ -230,6 +240,11 @@ private:
     void tell_unable(NodeId to, std::uint64_t generation, const Error& why);
     void take_up(Result<LoadedSlice> loaded);
     void is_whole();
+    void say_what_it_does();
+    [[nodiscard]] bool may_rehearse() const;
+    void begin_rehearsal();
+    void rehearse();
+    void end_rehearsal();
     void apply(const wire::Commands& commands);
     void submit(NodeId asker, const wire::Ask& ask);
     [[nodiscard]] infer::Listener listener_for(NodeId asker, infer::Writer::Id number);
@@ -254,6 +269,7 @@ private:
     std::vector<std::string> reasons_;            // of that
     Clock::time_point planned_;                   // when
     std::optional<Ahead> ahead_;                  // of the leader
+    std::optional<Divided> divided_;              // of the leader: the last that it told
     std::optional<wire::Division> later_;         // to be prepared for, once what is in force is here
     std::optional<wire::Division> next_;          // to be taken up between passes
     NodeId next_leader_;
@@ -268,6 +284,8 @@ private:
     std::uint64_t healed_ = 0;
     Ability ability_;
     Paces paces_;  // of the team
+    std::unique_ptr<Rehearsal> rehearsal_;
+    std::uint64_t rehearsed_bytes_ = 0;  // of weights, the last time
     std::map<std::vector<NodeId>, Experience> experience_;
     std::uint64_t disk_bytes_per_s_ = 0;
 };

@@ -5,7 +5,8 @@
 namespace chaos::tensor {
 namespace {
 
-constexpr infer::Speed measured{.weight_bytes_per_s = 1'000'000'000, .prompt_bytes_per_s = 5, .call_ns = 2'000};
+constexpr infer::Speed measured{
+    .weight_bytes_per_s = 1'000'000'000, .prompt_bytes_per_s = 5, .call_ns = 2'000, .share_permille = 1000};
 
 TEST(Ability, IsWhatWasMeasuredUntilSomethingIsLearnt) {
     const Ability ability(measured);
@@ -28,6 +29,17 @@ TEST(Ability, WeightsMayBeFasterThanWasThought) {
     // Who has no weights learns nothing.
     ability.learn(0.001, 0, 5);
     EXPECT_EQ(ability.phase_ns(), 0U);
+}
+
+TEST(Ability, ARehearsalTellsHowMuchOfTheTimeItComputes) {
+    Ability ability(measured);
+    EXPECT_TRUE(ability.learns_from_passes());
+    ability.learn(Rehearsed{.usual_s = 0.015, .mean_s = 0.030}, 10'000'000, 5);
+    EXPECT_NEAR(static_cast<double>(ability.phase_ns()), 1e6, 10.0);
+    EXPECT_EQ(ability.share_permille(), 500U);
+    EXPECT_FALSE(ability.learns_from_passes());
+    ability.learn(Rehearsed{.usual_s = 0.015, .mean_s = 0.014}, 10'000'000, 5);
+    EXPECT_EQ(ability.share_permille(), 1000U);
 }
 
 TEST(Paces, TellOnceThereAreEnoughAndForgetTheOldest) {

@@ -60,7 +60,10 @@ public:
         options.session.sequences = 4;
         options.session.context = 256;
         options.session.everyone = everyone;
-        options.session.speed = {.weight_bytes_per_s = bytes_per_s, .prompt_bytes_per_s = bytes_per_s, .call_ns = 100};
+        options.session.speed = {.weight_bytes_per_s = bytes_per_s,
+                                 .prompt_bytes_per_s = bytes_per_s,
+                                 .call_ns = 100,
+                                 .share_permille = 1000};
         options.name = "a model";
         Subject subject{.config = files->file.config(), .tensors = infer::packed_tensors(files->file)};
         member = std::make_unique<Member>(
@@ -376,6 +379,30 @@ TEST(Member, WhoIsToldTwiceToLeaveGoesAtOnce) {
     const auto left = std::async(std::launch::async, [&] { leaver.leave(); });
     EXPECT_EQ(left.wait_for(patience), std::future_status::ready);
     thaw.set_value();
+}
+
+// Nobody is as fast as these say they are; they find out, and say so before anything is asked of them.
+TEST(Member, WhatATokenTakesIsFoundOutBeforeOneIsAskedFor) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    Team team(path, 2);
+    const auto says = [&] {
+        return std::ranges::all_of(team.runners, [](const auto& runner) {
+            return runner->said().find("computes with 1 other") != std::string::npos;
+        });
+    };
+    ASSERT_TRUE(comes(says));
+    const Session::State state = team.runners[0]->state();
+    EXPECT_EQ(state.passes, 0U);
+    const infer::ModelFile file = infer::ModelFile::open(path).value();
+    // Of its own part alone, at the speed that it claims, it would take next to nothing.
+    const double claimed = static_cast<double>(infer::packed_bytes(infer::packed_tensors(file))) / Team::fast;
+    EXPECT_GT(state.predicted_s, 2.0 * claimed);
+    EXPECT_EQ(state.predicted_s, team.runners[1]->state().predicted_s);
+    // What comes then does not change what was expected.
+    Client client(*team.runners[1], request_for({1, 2, 3}, 20));
+    ASSERT_TRUE(client.ends());
+    EXPECT_EQ(team.runners[0]->state().predicted_s, state.predicted_s);
 }
 
 TEST(Member, WhatIsCancelledMakesRoom) {

@@ -1,0 +1,65 @@
+// What a token takes this node, found out before anybody asks for one: single tokens go through the slice that it has,
+// on keys and values of their own, with an exchange that answers at once. Norms, attention and all the rest of a pass
+// are in it, as they are not in a measurement of products (infer/speed.h).
+//
+//   pass:  | attention | FFN | attention | FFN | ... | head | draw |
+//
+// Of each of these pieces the usual time counts: that is what this node does while it computes. The mean of whole
+// passes also has the time in which a quota, or somebody else on the machine, makes it stand still; so they go on for
+// some periods of a quota.
+#pragma once
+
+#include "base/result.h"
+#include "infer/engine.h"
+#include "infer/exchange.h"
+#include "infer/scheduler.h"
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace chaos::tensor {
+
+// A token, in seconds.
+struct Rehearsed {
+    double usual_s = 0.0;  // while this node computes
+    double mean_s = 0.0;
+};
+
+class Rehearsal final : private infer::Exchange {
+public:
+    // `model` and `pool` must outlive it. `go_on` is called several times during a pass; false: the pass ends at once.
+    static Result<std::unique_ptr<Rehearsal>> make(const infer::Model& model, infer::Pool& pool, infer::KvType kv_type,
+                                                   std::function<bool()> go_on);
+
+    // One token. False: it is over.
+    [[nodiscard]] bool pass();
+    // None where it ended too early to tell.
+    [[nodiscard]] std::optional<Rehearsed> rehearsed() const;
+
+private:
+    using Clock = std::chrono::steady_clock;
+    Rehearsal(const infer::Model& model, infer::Pool& pool, std::function<bool()> go_on);
+
+    Result<void> begin_sum(std::span<std::int64_t> sums) override;
+    Result<void> end_sum() override { return {}; }
+    Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) override;
+    void end_piece();
+
+    const infer::Model& model_;
+    std::function<bool()> go_on_;
+    infer::Engine engine_;
+    std::optional<infer::Scheduler> scheduler_;
+    std::vector<std::vector<std::byte>> told_;
+    std::vector<std::vector<double>> pieces_s_;  // of a pass, in their order: of each pass
+    std::vector<double> piece_s_;                // of this pass
+    std::size_t passes_ = 0;
+    Clock::time_point began_;  // after those that warm up
+    Clock::time_point last_;   // end of a piece
+};
+
+}  // namespace chaos::tensor
