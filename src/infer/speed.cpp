@@ -1,6 +1,7 @@
 #include "infer/speed.h"
 
 #include "base/assert.h"
+#include "base/cores.h"
 #include "infer/activations.h"
 #include "infer/huge_pages.h"
 #include "infer/multiply.h"
@@ -56,10 +57,14 @@ CallTimes time_calls(std::chrono::milliseconds time, const Call& call) {
 
 }  // namespace
 
-std::uint64_t share_permille(double usual_s, double mean_s) {
+std::uint64_t share_permille(double usual_s, double mean_s, double allowed) {
     constexpr double all = 1000.0;
-    if (usual_s >= mean_s) return static_cast<std::uint64_t>(all);
-    return static_cast<std::uint64_t>(std::max(1.0, std::round(all * usual_s / mean_s)));
+    const double computed = mean_s > 0.0 ? usual_s / mean_s : 1.0;
+    return static_cast<std::uint64_t>(std::clamp(std::round(all * std::max(computed, allowed)), 1.0, all));
+}
+
+double allowed_share(std::size_t threads) {
+    return std::min(1.0, cores_of_this_process() / static_cast<double>(threads));
 }
 
 Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool, std::uint64_t most_bytes) {
@@ -96,8 +101,8 @@ Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool, s
     for (std::size_t i = 0; i < count; ++i) multiply_next(one);
     Speed speed;
     const CallTimes token = time_calls(token_time, [&] { multiply_next(one); });
-    speed.weight_bytes_per_s = rate(token.usual, 1);
-    speed.share_permille = share_permille(token.usual, token.mean);
+    speed.share_permille = share_permille(token.usual, token.mean, allowed_share(pool.threads()));
+    speed.weight_bytes_per_s = rate(token.mean * 1e-3 * static_cast<double>(speed.share_permille), 1);
     speed.prompt_bytes_per_s = rate(time_calls(prompt_time, [&] { multiply_next(many); }).mean, prompt_tokens);
     Matrix little = matrix;
     little.rows = panel_rows;

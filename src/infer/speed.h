@@ -6,6 +6,7 @@
 #include "infer/packing.h"
 #include "infer/pool.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -19,8 +20,13 @@ struct Speed {
     std::uint64_t share_permille = 1000;
 };
 
-// The share of who usually takes so long for something, and so long in the mean.
-[[nodiscard]] std::uint64_t share_permille(double usual_s, double mean_s);
+// Of something that usually takes so long and so long in the mean, the share of the time in which it is computed; the
+// mean times that share is what computing takes. A quota makes who computes stand still, and no longer than it says
+// (`allowed`: the share it leaves). Whatever else makes the mean long are others who compute on this machine: they slow
+// what is computed, and who waits meanwhile is not spared them.
+[[nodiscard]] std::uint64_t share_permille(double usual_s, double mean_s, double allowed);
+// The share that this process's quota leaves to so many threads.
+[[nodiscard]] double allowed_share(std::size_t threads);
 
 // With weights like the largest of these matrices, as many bytes as the model has, but no more than `most_bytes`: those
 // of a small model stay in the processor's caches, those of a large one do not. Takes half a second.

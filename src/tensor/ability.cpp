@@ -12,7 +12,12 @@ constexpr std::size_t enough_passes = 16;
 // A layer's half calls the pool so often, and does some things alone.
 constexpr std::uint64_t calls_of_a_phase = 3;
 constexpr std::uint64_t alone_ns = 4'000;
+constexpr double most_factor = 2.0;
 constexpr std::uint64_t nearly_always_permille = 900;
+
+std::uint64_t first_phase_ns(const infer::Speed& measured) {
+    return calls_of_a_phase * measured.call_ns + alone_ns;
+}
 
 double median(const std::deque<double>& values) {
     std::vector<double> sorted(values.begin(), values.end());
@@ -55,20 +60,23 @@ std::optional<double> Paces::mean_own_s() const {
 Ability::Ability(const infer::Speed& measured)
     : measured_(measured),
       weight_bytes_per_s_(measured.weight_bytes_per_s),
-      phase_ns_(calls_of_a_phase * measured.call_ns + alone_ns),
+      phase_ns_(first_phase_ns(measured)),
       share_permille_(measured.share_permille) {}
 
 void Ability::learn(double own_s, std::uint64_t weight_bytes, std::uint64_t phases) {
     if (weight_bytes == 0 || measured_.weight_bytes_per_s == 0 || own_s <= 0.0) return;
-    const auto bytes = static_cast<double>(weight_bytes);
-    const double beyond = own_s - bytes / static_cast<double>(measured_.weight_bytes_per_s);
-    weight_bytes_per_s_ = beyond > 0.0 ? measured_.weight_bytes_per_s : static_cast<std::uint64_t>(bytes / own_s) + 1;
-    phase_ns_ = beyond > 0.0 ? static_cast<std::uint64_t>(beyond / static_cast<double>(phases) * 1e9) : 0;
+    const double weights_s = static_cast<double>(weight_bytes) / static_cast<double>(measured_.weight_bytes_per_s);
+    const double phase_s = 1e-9 * static_cast<double>(first_phase_ns(measured_));
+    const double factor = std::min(own_s / (weights_s + phase_s * static_cast<double>(phases)), most_factor);
+    weight_bytes_per_s_ = std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(static_cast<double>(measured_.weight_bytes_per_s) / factor));
+    const double beyond = std::max(0.0, own_s - factor * weights_s);
+    phase_ns_ = static_cast<std::uint64_t>(1e9 * beyond / static_cast<double>(phases));
 }
 
 void Ability::learn(const Rehearsed& rehearsed, std::uint64_t weight_bytes, std::uint64_t phases) {
-    learn(rehearsed.usual_s, weight_bytes, phases);
-    share_permille_ = infer::share_permille(rehearsed.usual_s, rehearsed.mean_s);
+    learn(rehearsed.token_s, weight_bytes, phases);
+    share_permille_ = rehearsed.share_permille;
 }
 
 bool Ability::learns_from_passes() const {

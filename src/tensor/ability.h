@@ -36,8 +36,9 @@ public:
     [[nodiscard]] std::uint64_t prompt_bytes_per_s() const { return measured_.prompt_bytes_per_s; }
     [[nodiscard]] std::uint64_t share_permille() const { return share_permille_; }
 
-    // A token with so many bytes of weights takes this node so long, in so many phases: either it takes something
-    // beyond the weights, or these are faster than was thought.
+    // A token with so many bytes of weights takes this node so long, in so many phases. What was measured is off by
+    // some factor, for weights and phases alike: memory is not as fast as the cache was, somebody else computes here.
+    // What no such factor explains is the phases'.
     void learn(double own_s, std::uint64_t weight_bytes, std::uint64_t phases);
     // Likewise of a rehearsal, which also tells how much of the time this node computes.
     void learn(const Rehearsed& rehearsed, std::uint64_t weight_bytes, std::uint64_t phases);

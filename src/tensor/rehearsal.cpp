@@ -1,6 +1,7 @@
 #include "tensor/rehearsal.h"
 
 #include "infer/candidates.h"
+#include "infer/speed.h"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +26,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Rehearsal::Rehearsal(const infer::Model& model, infer::Pool& pool, std::function<bool()> go_on)
-    : model_(model), go_on_(std::move(go_on)), engine_(model, pool, this) {}
+    : model_(model), pool_(pool), go_on_(std::move(go_on)), engine_(model, pool, this) {}
 
 Result<std::unique_ptr<Rehearsal>> Rehearsal::make(const infer::Model& model, infer::Pool& pool, infer::KvType kv_type,
                                                    std::function<bool()> go_on) {
@@ -87,10 +88,12 @@ Result<std::span<const std::vector<std::byte>>> Rehearsal::collect(std::vector<s
 
 std::optional<Rehearsed> Rehearsal::rehearsed() const {
     if (passes_ < first_passes + enough_passes) return std::nullopt;
-    Rehearsed rehearsed;
-    for (const std::vector<double>& each : pieces_s_) rehearsed.usual_s += median(each);
-    rehearsed.mean_s = std::chrono::duration<double>(last_ - began_).count() / static_cast<double>(pieces_s_[0].size());
-    return rehearsed;
+    double usual_s = 0.0;
+    for (const std::vector<double>& each : pieces_s_) usual_s += median(each);
+    const double mean_s =
+        std::chrono::duration<double>(last_ - began_).count() / static_cast<double>(pieces_s_[0].size());
+    const std::uint64_t share = infer::share_permille(usual_s, mean_s, infer::allowed_share(pool_.threads()));
+    return Rehearsed{.token_s = mean_s * 1e-3 * static_cast<double>(share), .share_permille = share};
 }
 
 }  // namespace chaos::tensor

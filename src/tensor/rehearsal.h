@@ -4,9 +4,8 @@
 //
 //   pass:  | attention | FFN | attention | FFN | ... | head | draw |
 //
-// Of each of these pieces the usual time counts: that is what this node does while it computes. The mean of whole
-// passes also has the time in which a quota, or somebody else on the machine, makes it stand still; so they go on for
-// some periods of a quota.
+// Of each of these pieces the usual time is taken, and of whole passes the mean: that one also has the time in which a
+// quota makes this node stand still, so they go on for some periods of a quota.
 #pragma once
 
 #include "base/result.h"
@@ -16,6 +15,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,10 +24,9 @@
 
 namespace chaos::tensor {
 
-// A token, in seconds.
 struct Rehearsed {
-    double usual_s = 0.0;  // while this node computes
-    double mean_s = 0.0;
+    double token_s = 0.0;              // that it computes
+    std::uint64_t share_permille = 0;  // of the time (infer/speed.h)
 };
 
 class Rehearsal final : private infer::Exchange {
@@ -51,6 +50,7 @@ private:
     void end_piece();
 
     const infer::Model& model_;
+    infer::Pool& pool_;
     std::function<bool()> go_on_;
     infer::Engine engine_;
     std::optional<infer::Scheduler> scheduler_;

@@ -37,8 +37,9 @@ TEST_F(OfASlice, TellsWhatATokenTakes) {
         EXPECT_EQ(asked, passes * 2 * static_cast<std::size_t>(file().config().layers));
         const auto rehearsed = rehearses->rehearsed();
         ASSERT_TRUE(rehearsed);
-        EXPECT_GT(rehearsed->usual_s, 0.0);
-        EXPECT_GT(rehearsed->mean_s, 0.0);
+        EXPECT_GT(rehearsed->token_s, 0.0);
+        EXPECT_GT(rehearsed->share_permille, 0U);
+        EXPECT_LE(rehearsed->share_permille, 1000U);
     }
 }
 
