@@ -10,7 +10,7 @@ namespace chaos::tensor {
 namespace {
 
 // Tokens of a text: attention looks back at some.
-constexpr std::size_t context = 64;
+constexpr std::size_t enough_context = 64;
 // Memory comes, threads wake.
 constexpr std::size_t first_passes = 2;
 constexpr std::size_t enough_passes = 4;
@@ -25,17 +25,19 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Rehearsal::Rehearsal(const infer::Model& model, infer::Pool& pool, std::function<bool()> go_on)
-    : model_(model), pool_(pool), go_on_(std::move(go_on)), engine_(model, pool, this) {}
+Rehearsal::Rehearsal(const infer::Model& model, infer::Pool& pool, std::size_t context, std::function<bool()> go_on)
+    : model_(model), pool_(pool), go_on_(std::move(go_on)), context_(context), engine_(model, pool, this) {}
 
 Result<std::unique_ptr<Rehearsal>> Rehearsal::make(const infer::Model& model, infer::Pool& pool, infer::KvType kv_type,
-                                                   std::function<bool()> go_on) {
-    std::unique_ptr<Rehearsal> rehearsal(new Rehearsal(model, pool, std::move(go_on)));
-    const auto most = static_cast<std::size_t>(model.config().max_context);
+                                                   std::size_t most_context, std::function<bool()> go_on) {
+    std::unique_ptr<Rehearsal> rehearsal(
+        new Rehearsal(model, pool, std::min(enough_context, most_context), std::move(go_on)));
     CHAOS_TRY(infer::Scheduler scheduler,
-              infer::Scheduler::make(
-                  rehearsal->engine_,
-                  {.sequences = 1, .context = std::min(context, most), .kv_type = kv_type, .speculate = false}));
+              infer::Scheduler::make(rehearsal->engine_, {.sequences = 1,
+                                                          .context = rehearsal->context_,
+                                                          .kv_type = kv_type,
+                                                          .speculate = false,
+                                                          .batch = infer::Engine::max_tokens}));
     rehearsal->scheduler_.emplace(std::move(scheduler));
     return rehearsal;
 }
@@ -44,7 +46,7 @@ bool Rehearsal::pass() {
     if (scheduler_->active() + scheduler_->waiting() == 0) {
         infer::Request request;
         request.prompt = {0};
-        request.max_tokens = context;
+        request.max_tokens = context_;
         request.ignore_end = true;
         request.sampling.temperature = 1.0;  // as most are drawn
         if (!scheduler_->submit(std::move(request), {})) return false;

@@ -32,8 +32,10 @@ struct Rehearsed {
 class Rehearsal final : private infer::Exchange {
 public:
     // `model` and `pool` must outlive it. `go_on` is called several times during a pass; false: the pass ends at once.
+    // Its keys and values are those of `most_context` tokens or fewer: who has not filled caches for that many yet
+    // takes no more memory than it will.
     static Result<std::unique_ptr<Rehearsal>> make(const infer::Model& model, infer::Pool& pool, infer::KvType kv_type,
-                                                   std::function<bool()> go_on);
+                                                   std::size_t most_context, std::function<bool()> go_on);
 
     // One token. False: it is over.
     [[nodiscard]] bool pass();
@@ -42,7 +44,7 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
-    Rehearsal(const infer::Model& model, infer::Pool& pool, std::function<bool()> go_on);
+    Rehearsal(const infer::Model& model, infer::Pool& pool, std::size_t context, std::function<bool()> go_on);
 
     Result<void> begin_sum(std::span<std::int64_t> sums) override;
     Result<void> end_sum() override { return {}; }
@@ -52,6 +54,7 @@ private:
     const infer::Model& model_;
     infer::Pool& pool_;
     std::function<bool()> go_on_;
+    std::size_t context_;
     infer::Engine engine_;
     std::optional<infer::Scheduler> scheduler_;
     std::vector<std::vector<std::byte>> told_;

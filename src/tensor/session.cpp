@@ -704,7 +704,7 @@ void Session::begin_rehearsal() {
     // A streamed slice takes what its disk takes, which is known.
     const bool useful = model != nullptr && model->window() == nullptr && bytes > 0 && differs(bytes, rehearsed_bytes_);
     if (useful && may_rehearse()) {
-        auto rehearsal = Rehearsal::make(*model, *team_->loaded.pool, options_.kv_type, [this] {
+        auto rehearsal = Rehearsal::make(*model, *team_->loaded.pool, options_.kv_type, team_->portion.context, [this] {
             loop_.poll();
             return may_rehearse();
         });
