@@ -11,10 +11,10 @@ constexpr std::size_t later_echoes = 2;
 constexpr std::size_t kept = 32;  // of each kind
 constexpr std::chrono::seconds pause{5};
 
-// What most take: a few that came while somebody computed hardly move it.
+// The lower quartile: those that came while somebody computed hardly move it.
 std::chrono::nanoseconds usual(const std::deque<std::chrono::nanoseconds>& times) {
     std::vector<std::chrono::nanoseconds> sorted(times.begin(), times.end());
-    const auto place = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    const auto place = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 4);
     std::nth_element(sorted.begin(), place, sorted.end());
     return *place;
 }

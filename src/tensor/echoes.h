@@ -1,7 +1,7 @@
 // How long messages take between this node and its neighbours: a short one, and one as long as sums are. Each is sent,
 // comes back, and is timed; half of that is one way. Some are sent as soon as there is a link, one behind the other,
-// then a pair now and then. Of the last ones, the one in the middle counts: a neighbour that computes answers late,
-// which is not the network's doing.
+// then a pair now and then. Of the last ones, one of the shorter counts: a neighbour that computes answers late, which
+// is not the network's doing.
 //
 // Everything is called, and calls back, in the loop's thread.
 #pragma once
