@@ -18,8 +18,8 @@ using Id = infer::Writer::Id;
 
 // Generations of a later view are later.
 constexpr unsigned attempt_bits = 20;
-// What members may have waiting with the chief.
-constexpr std::size_t max_queued = 1024;
+// What a member may have waiting with the chief: more than it computes at once.
+constexpr std::ptrdiff_t max_queued = 1024;
 // What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
 // written, where nothing is, and by what was measured.
 constexpr double worth_while_writing = 0.9;
@@ -480,7 +480,9 @@ void Session::drop(Id id) {
 // Of the chief: what others ask for, in the order in which it comes; by those who know of a later division, too.
 void Session::queue(NodeId asker, const wire::Work& message) {
     const std::uint64_t generation = message.has_ask() ? message.ask().generation() : message.drop().generation();
-    if ((team_ != nullptr && generation < team_->generation()) || queue_.size() >= max_queued) return;
+    if (team_ != nullptr && generation < team_->generation()) return;
+    const auto is_its = [&](const Queued& each) { return node_from(each.command.asker()) == asker; };
+    if (std::ranges::count_if(queue_, is_its) >= max_queued) return;
     if (message.has_ask() && message.ask().tokens_size() > subject_.config.max_context) return;
     Queued queued{.generation = generation, .command = {}};
     *queued.command.mutable_asker() = to_wire(asker);
