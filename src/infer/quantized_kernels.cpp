@@ -392,12 +392,17 @@ HWY_NOINLINE std::size_t multiply_by_tiles(const PanelJob& job, std::size_t pane
 
 #endif
 
+// Multiply-adds of a matrix. The tile unit sleeps while nobody uses it and wakes slowly: what vectors do in less than
+// half a millisecond is left to them.
+constexpr std::size_t worth_waking = std::size_t{1} << 26;
+
 template <Format format>
 void multiply_quantized(const PanelJob& job) {
     const std::size_t bytes = panel_bytes(format, job.matrix.columns);
 #if HWY_TARGET == HWY_AVX3_DL
     std::optional<Tiles> tiles;
-    if (job.activations->rows() >= tile_tokens && tiles_available()) tiles.emplace();
+    const std::size_t work = job.matrix.rows * job.matrix.columns * job.activations->rows();
+    if (job.activations->rows() >= tile_tokens && work >= worth_waking && tiles_available()) tiles.emplace();
 #endif
     for (std::size_t panel = job.first_panel; panel < job.last_panel; ++panel) {
         if (job.activations->rows() == 1) {

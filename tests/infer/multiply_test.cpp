@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace chaos::infer {
@@ -137,6 +138,37 @@ TEST(Multiply, ARowsResultDoesNotDependOnTheRowsBesideIt) {
                 one.set(0, std::span(values).subspan(i * 544, 544));
                 const std::vector<float> alone = product_of(pool, one, weights.matrix);
                 ASSERT_TRUE(test::same_bits(std::span(together).subspan(i * 100, 100), alone)) << i;
+            }
+        }
+    }
+}
+
+// So many that a tile unit is used where there is one.
+TEST(Multiply, ARowsResultDoesNotDependOnManyRowsBesideIt) {
+    constexpr std::size_t rows = 300;
+    constexpr std::size_t columns = 2080;
+    constexpr std::size_t batch = 149;
+    Pool pool(2);
+    for (const Format format : {Format::q8_0, Format::q4_0}) {
+        std::mt19937_64 random(7);
+        const Weights weights = Weights::random(format, rows, columns, random);
+        std::vector<float> values(batch * columns);
+        for (float& value : values) value = random_normal(random(), 0, 0);
+        Activations all;
+        all.resize(batch, columns, {.floats = false, .bytes = true});
+        for (std::size_t i = 0; i < batch; ++i) all.set(i, std::span(values).subspan(i * columns, columns));
+        Activations one;
+        one.resize(1, columns, {.floats = false, .bytes = true});
+        const std::vector<float> together = product_of(pool, all, weights.matrix);
+        for (const std::size_t block : {32U, 64U, 256U}) {
+            const std::vector<std::int64_t> fixed = fixed_product_of(pool, all, block, weights.matrix);
+            for (std::size_t i = 0; i < batch; ++i) {
+                SCOPED_TRACE(::testing::Message() << name_of(format) << ", blocks of " << block << ", row " << i);
+                one.set(0, std::span(values).subspan(i * columns, columns));
+                const std::vector<float> alone = product_of(pool, one, weights.matrix);
+                ASSERT_TRUE(test::same_bits(std::span(together).subspan(i * rows, rows), alone));
+                const std::vector<std::int64_t> fixed_alone = fixed_product_of(pool, one, block, weights.matrix);
+                ASSERT_TRUE(std::ranges::equal(std::span(fixed).subspan(i * rows, rows), fixed_alone));
             }
         }
     }
