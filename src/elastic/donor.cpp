@@ -37,13 +37,13 @@ Donor::~Donor() {
     *alive_ = false;
 }
 
-// From the view that governs the step in flight to the youngest: who leaves takes part in the steps before that, and
-// may have yet to follow to the first of them.
+// From the view that governed the last step to the youngest: who leaves takes part in the steps before that, may have
+// yet to follow to the first of them, and gives what others lack after the last.
 bool Donor::some_view(const std::function<bool(const cluster::View&)>& says) const {
     ViewPtr view = member_->core().view();
     while (view != nullptr) {
         if (says(*view)) return true;
-        if (view->first_step <= steps_.committed()) return false;
+        if (view->first_step < steps_.committed() || view->first_step == 0) return false;
         view = member_->core().governing(view->first_step - 1);
     }
     return false;

@@ -115,9 +115,11 @@ void Joiner::adopted(const cluster::View& view) {
     if (!running_ || view.find(member_->id()) == nullptr) return;
     std::vector<NodeId> neighbours = view.neighbours(member_->id());
     std::erase_if(neighbours, [&](NodeId node) { return !view.is_active(node); });
+    // A donor that leaves as planned gives until it is gone: maybe nobody else has what is missing here.
     std::vector<NodeId> gone;
     for (const DonorState& donor : donors_)
-        if (std::ranges::find(neighbours, donor.node) == neighbours.end()) gone.push_back(donor.node);
+        if (std::ranges::find(neighbours, donor.node) == neighbours.end() && (view.settlement || !donor.linked))
+            gone.push_back(donor.node);
     for (const NodeId node : gone) {
         link_down(node);
         std::erase_if(donors_, [&](const DonorState& donor) { return donor.node == node; });

@@ -87,9 +87,11 @@ void JournalCheck::read(const Adopted& adopted) {
     }
     for (const cluster::MemberInfo& member : view.members) members_.insert(member.id.node);
     if (view.settlement) report_.nodes.back().longest_pause_since_fault_ns = 0;
-    if (!reading_.node || !view.is_active(*reading_.node)) return;
-    // Of an earlier life it may still hear that it is a member.
-    if (view.find(*reading_.node)->id.incarnation >= reading_.incarnation) reading_.active_in = view.name;
+    // Who was let in and had not begun when a fault came is a newcomer again; and of an earlier life it may still hear
+    // that it is a member.
+    const bool active = reading_.node && view.is_active(*reading_.node) &&
+                        view.find(*reading_.node)->id.incarnation >= reading_.incarnation;
+    reading_.active_in = active ? std::optional(view.name) : std::nullopt;
 }
 
 void JournalCheck::place(std::uint64_t applied, const Name& lineage, bool synced) {

@@ -74,7 +74,7 @@ private:
         bool just_placed = false;
         std::optional<data::Position> end;                    // of the last step; the index may lie beyond the pass
         std::optional<Name> view;                             // of the last step
-        std::optional<Name> active_in;                        // the youngest view it adopted as an active member
+        std::optional<Name> active_in;                        // the youngest view it adopted, if it is active there
         std::deque<std::pair<std::uint64_t, Name>> lineages;  // by steps applied, the youngest ones
         std::optional<std::int64_t> applied_at_ns;
     };

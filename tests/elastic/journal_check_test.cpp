@@ -195,6 +195,19 @@ TEST_F(JournalCheckTest, WhoStartsAgainSaysNothingAboutTheViewsOfItsEarlierLife)
     EXPECT_THAT(check_all().violations, ElementsAre());
 }
 
+TEST_F(JournalCheckTest, WhoHadNotBegunWhenAFaultCameSaysNothingAboutTheViewThatLetItIn) {
+    train({&one, &two, &three}, all, 4);
+    Scribe four{4};
+    for (const ViewPtr& view : test::join(all, 4, {1, 2}, 8)) adopt({&one, &two, &three, &four}, view);
+    const ViewPtr next = test::lose(test::join(all, 4, {1, 2}, 8).back(), {3}, 4);
+    ASSERT_FALSE(next->is_active(test::node(4)));
+    adopt({&one, &two, &four}, next);
+    train({&one, &two}, next, 6);
+    four.sync_from(one);
+    four.say(Stable{6});
+    EXPECT_THAT(check({&one, &two, &three, &four}).violations, ElementsAre());
+}
+
 TEST_F(JournalCheckTest, ARestartFromAStableCheckpointIsSoundAndFromAnotherItIsNot) {
     train({&one, &two, &three}, all, 4);
     const cluster::Name fourth = one.lineage;
