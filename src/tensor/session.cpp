@@ -295,8 +295,10 @@ void Session::forecast() {
 void Session::received_forecast(NodeId from, const wire::Forecast& message) {
     if (stage_ != Stage::whole || from != team_->leader || message.generation() != team_->generation()) return;
     // What was expected of tokens that have come is not changed by them.
-    if (!paces_.mean_s()) team_->division.set_predicted_ns(message.predicted_ns());
-    say_what_it_does();
+    if (paces_.mean_s()) return;
+    const std::string before = words_for(*team_);
+    team_->division.set_predicted_ns(message.predicted_ns());
+    if (const std::string words = words_for(*team_); words != before) ports_.note(words);
 }
 
 void Session::received_ahead(NodeId from, const wire::Division& division) {
@@ -402,7 +404,6 @@ void Session::received_begin(NodeId from, const wire::Begin& message) {
     }
     apply(message.commands());
     team_->computing = true;
-    say_what_it_does();
 }
 
 void Session::received_told(NodeId from, const wire::Told& message) {
@@ -442,9 +443,7 @@ void Session::interrupt(const std::string& why) {
 void Session::ask(Id id, infer::Request request) {
     const auto [text, fresh] = texts_.emplace(id, Text{std::move(request)});
     CHAOS_ASSERT(fresh);
-    if (stage_ != Stage::whole) return;
-    say_what_it_does();
-    ask_chief(id);
+    if (stage_ == Stage::whole) ask_chief(id);
 }
 
 void Session::ask_for_all() {
@@ -543,7 +542,6 @@ void Session::begin_if_asked() {
         if (member != self_) (void)ports_.send(member, message);
     apply(message.begin().commands());
     team_->computing = true;
-    say_what_it_does();
 }
 
 // ---- between passes
@@ -679,6 +677,7 @@ void Session::take_up(Result<LoadedSlice> loaded) {
 
 void Session::is_whole() {
     stage_ = Stage::whole;
+    ports_.note(words_for(*team_));
     ports_.whole();
     const auto later = std::exchange(later_, std::nullopt);
     if (later && later->generation() > team_->generation())
@@ -687,12 +686,6 @@ void Session::is_whole() {
         ports_.get_rest();
     ask_for_all();
     begin_rehearsal();
-}
-
-// Once, with the forecast as it is then.
-void Session::say_what_it_does() {
-    if (std::exchange(team_->said, true)) return;
-    ports_.note(words_for(*team_));
 }
 
 // Nothing else is to be done.
@@ -734,7 +727,6 @@ void Session::end_rehearsal() {
     if (stage_ != Stage::whole) return;
     tell_able();
     forecast();
-    if (!may_rehearse()) say_what_it_does();
 }
 
 void Session::apply(const wire::Commands& commands) {

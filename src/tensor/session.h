@@ -25,7 +25,7 @@
 // it has not had yet, and nothing to do, passes some tokens through it for itself (rehearsal.h), until a text is asked
 // for. From what they tell then the leader says what a token will take:
 //
-//   all: load ── Ready ──► chief;  rehearse ── Able ──► leader ── Forecast ──► all: say what they do, and how fast
+//   all: load ── Ready ──► chief;  rehearse ── Able ──► leader ── Forecast ──► all: say how fast it will be
 //
 // Messages and views come on the loop; loading is done by a thread; computing is done by compute(), which the loop's
 // thread calls when ready(), but never from within a handler: what a handler changes here takes effect between passes.
@@ -176,7 +176,6 @@ private:
         // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
         bool rehearsed = false;  // or there is no need to
-        bool said = false;       // what it does
 
         [[nodiscard]] std::uint64_t generation() const { return division.generation(); }
         [[nodiscard]] bool computes() const { return !group.members.empty(); }
@@ -240,7 +239,6 @@ private:
     void tell_unable(NodeId to, std::uint64_t generation, const Error& why);
     void take_up(Result<LoadedSlice> loaded);
     void is_whole();
-    void say_what_it_does();
     [[nodiscard]] bool may_rehearse() const;
     void begin_rehearsal();
     void rehearse();

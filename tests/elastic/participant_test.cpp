@@ -117,6 +117,23 @@ TEST(LongParticipant, LeavesAsSoonAsItIsLetIn) {
     clan.expect_sound();
 }
 
+// It has yet to follow to the step that it was let in for: who leaves gives until then.
+TEST(Participant, TheOnlyDonorLeavesAsSoonAsANewcomerIsLetIn) {
+    Clan clan(slow_model(), 300);
+    ASSERT_TRUE(clan.gather(1)) << clan.log;
+    for (unsigned round = 0; round < 3; ++round) {
+        Relative& next = clan.join(1 + round, {round});
+        ASSERT_TRUE(clan.wait([&] { return next.first.has_value(); })) << clan.log;
+        clan.nodes[round]->participant->member().tell(cluster::LeaveCommand{});
+        ASSERT_TRUE(clan.wait([&] { return clan.nodes[round]->has_left; })) << clan.log;
+        clan.kill(round);
+        EXPECT_FALSE(next.view->settlement) << clan.log;
+    }
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
 TEST(LongParticipant, SeveralJoinAtOnceSomeByOnesThatJoinThemselves) {
     Clan clan(slow_model(), 250);
     clan.found(0);
