@@ -513,11 +513,11 @@ Result<TensorPlan> plan_tensor(const TensorRequest& request) {
 TensorPlan predict_anew(const TensorRequest& request, TensorPlan plan) {
     CHAOS_ASSERT(plan.shares.size() == request.devices.size() && !plan.reasons.empty());
     const TensorWires wires = read_wires(request);
-    const auto [members, parent] = party_of(wires, plan);
+    const auto party = party_of(wires, plan);
     std::uint64_t exchange = 0;
-    if (members.size() > 1) {
-        const auto one = [&, &members = members, &parent = parent](std::uint64_t bytes) {
-            return exchange_ns(wires, members, plan.exchange, parent, bytes);
+    if (party.members.size() > 1) {
+        const auto one = [&](std::uint64_t bytes) {
+            return exchange_ns(wires, party.members, plan.exchange, party.parent, bytes);
         };
         const std::uint64_t sums = one(saturate(u128{request.model.width} * sizeof(std::int64_t)));
         exchange = std::min(saturate(u128{2} * request.model.layers * sums + one(request.candidate_bytes)), longest_ns);
