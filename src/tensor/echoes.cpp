@@ -9,7 +9,6 @@ namespace {
 constexpr std::size_t first_echoes = 16;  // half of them long
 constexpr std::size_t later_echoes = 2;
 constexpr std::size_t kept = 32;  // of each kind
-constexpr std::chrono::seconds pause{5};
 
 // The lower quartile: those that came while somebody computed hardly move it.
 std::chrono::nanoseconds usual(const std::deque<std::chrono::nanoseconds>& times) {
@@ -21,7 +20,8 @@ std::chrono::nanoseconds usual(const std::deque<std::chrono::nanoseconds>& times
 
 }  // namespace
 
-Echoes::Echoes(boost::asio::io_context& loop, Callbacks callbacks) : callbacks_(std::move(callbacks)), timer_(loop) {
+Echoes::Echoes(boost::asio::io_context& loop, Callbacks callbacks, std::chrono::milliseconds pause)
+    : callbacks_(std::move(callbacks)), pause_(pause), timer_(loop) {
     tick();
 }
 
@@ -31,13 +31,16 @@ Echoes::~Echoes() {  // NOLINT(bugprone-exception-escape)
 }
 
 void Echoes::tick() {
-    timer_.expires_after(pause);
+    timer_.expires_after(pause_);
     timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code cancelled) {
         if (cancelled || alive.expired()) return;
         for (auto& [to, peer] : peers_) {
-            if (peer.left > 0) continue;  // the last one has yet to come back
-            peer.left = later_echoes;
-            next(to, peer);
+            if (peer.left == 0) {
+                peer.left = later_echoes;
+                next(to, peer);
+            } else if (Clock::now() - peer.sent >= pause_) {
+                send(to, peer);
+            }
         }
         tick();
     });
@@ -54,8 +57,12 @@ void Echoes::link_down(NodeId peer) {
 }
 
 void Echoes::next(NodeId to, Peer& peer) {
-    peer.number = ++last_number_;
     peer.much = !peer.much;
+    send(to, peer);
+}
+
+void Echoes::send(NodeId to, Peer& peer) {
+    peer.number = ++last_number_;
     wire::Echo echo;
     echo.set_number(peer.number);
     if (peer.much) echo.set_filling(std::string(echo_bytes, '\0'));

@@ -1,7 +1,8 @@
 // How long messages take between this node and its neighbours: a short one, and one as long as sums are. Each is sent,
 // comes back, and is timed; half of that is one way. Some are sent as soon as there is a link, one behind the other,
-// then a pair now and then. Of the last ones, one of the shorter counts: a neighbour that computes answers late, which
-// is not the network's doing.
+// then a pair now and then. One that does not come back for that long is sent again: links that two nodes dial at once
+// lose what was said on the one that they drop. Of the last ones, one of the shorter counts: a neighbour that computes
+// answers late, which is not the network's doing.
 //
 // Everything is called, and calls back, in the loop's thread.
 #pragma once
@@ -28,7 +29,8 @@ public:
         std::function<void(NodeId to, const wire::Echo& echo)> send;  // no link is no error: link_down() follows
         std::function<void(NodeId peer)> measured;                    // for the first time
     };
-    Echoes(boost::asio::io_context& loop, Callbacks callbacks);
+    static constexpr std::chrono::milliseconds usual_pause{5000};
+    Echoes(boost::asio::io_context& loop, Callbacks callbacks, std::chrono::milliseconds pause = usual_pause);
     ~Echoes();
     Echoes(const Echoes&) = delete;
     Echoes& operator=(const Echoes&) = delete;
@@ -55,9 +57,11 @@ private:
         std::deque<std::chrono::nanoseconds> little, long_ones;
     };
     void next(NodeId to, Peer& peer);
+    void send(NodeId to, Peer& peer);
     void tick();
 
     Callbacks callbacks_;
+    std::chrono::milliseconds pause_;
     boost::asio::steady_timer timer_;
     std::uint64_t last_number_ = 0;
     std::map<NodeId, Peer> peers_;
