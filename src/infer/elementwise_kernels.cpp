@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include "infer/elementwise.h"
+#include "infer/fetch_ahead.h"
 #include "infer/half.h"
 #include "infer/kernels.h"
 
@@ -191,15 +192,6 @@ HWY_INLINE FloatVector load_f16(const std::uint16_t* from) {
     return hn::PromoteTo(Floats(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
-// Keys and values that are read later (panel_sums-inl.h says why).
-HWY_INLINE void fetch_ahead(const std::uint16_t* from) {
-    constexpr std::size_t page = 4096 / sizeof(std::uint16_t);
-    constexpr int second_cache = 2;
-    constexpr int first_cache = 3;
-    __builtin_prefetch(from + 2 * page, 0, second_cache);
-    __builtin_prefetch(from + page, 0, first_cache);
-}
-
 // Scores of `queries` queries for groups of 16 positions: lanes are positions.
 template <std::size_t queries, std::size_t groups>
 HWY_INLINE void score_groups(const AttentionJob& job, std::size_t first_query, std::size_t group, std::size_t stride) {
@@ -217,7 +209,7 @@ HWY_INLINE void score_groups(const AttentionJob& job, std::size_t first_query, s
         for (std::size_t j = 0; j < vectors; ++j) {
             const std::uint16_t* from =
                 keys + (j / group_vectors * dimensions + i) * key_group + j % group_vectors * lanes;
-            if (j % group_vectors == 0 && i % 2 == 0) fetch_ahead(from);
+            if (j % group_vectors == 0 && i % 2 == 0) fetch_ahead(from, line_bytes);
             const FloatVector key = load_f16(from);
             HWY_UNROLL(8)
             for (std::size_t query = 0; query < queries; ++query) {
@@ -248,7 +240,7 @@ HWY_INLINE void weigh_values(const AttentionJob& job, std::size_t first_query, s
         FloatVector values[vectors];
         HWY_UNROLL(4)
         for (std::size_t j = 0; j < vectors; ++j) {
-            if (j * lanes % (2 * key_group) == 0) fetch_ahead(from + j * lanes);
+            if (j * lanes % (2 * key_group) == 0) fetch_ahead(from + j * lanes, line_bytes);
             values[j] = load_f16(from + j * lanes);
         }
         HWY_UNROLL(8)

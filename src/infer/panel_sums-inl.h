@@ -5,6 +5,7 @@
 
 #include <hwy/highway.h>
 
+#include "infer/fetch_ahead.h"
 #include "infer/kernels.h"
 #include "infer/multiply.h"
 
@@ -119,20 +120,8 @@ HWY_INLINE FloatVector load_f16(const std::byte* from) {
     return hn::PromoteTo(Floats(), hn::Load(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
-// What is read later, two pages ahead into the second cache and from there, a page ahead, into the first one, which has
-// too few places for all that is on its way. The machine itself foresees no further than the end of a page, and where
-// the memory is far away (virtual machines translate addresses twice) that is not enough.
-constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t line_bytes = 64;
-constexpr int second_cache = 2;
-constexpr int first_cache = 3;
-HWY_INLINE void fetch_ahead(const std::byte* from, std::size_t bytes) {
-    for (std::size_t at = 0; at < bytes; at += line_bytes) {
-        __builtin_prefetch(from + 2 * page_bytes + at, 0, second_cache);
-        __builtin_prefetch(from + page_bytes + at, 0, first_cache);
-    }
-}
-// With fewer tokens than this, so it is with those that come first; with more, NextWeights has the time.
+// With fewer tokens than this, weights are fetched ahead while the first ones are multiplied; with more, NextWeights
+// has the time.
 constexpr std::size_t many_tokens = 24;
 
 // Weights that come next, to be fetched while some tokens of many are multiplied by what is there: of so many bytes as

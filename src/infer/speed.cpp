@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/cores.h"
+#include "base/median.h"
 #include "infer/activations.h"
 #include "infer/huge_pages.h"
 #include "infer/multiply.h"
@@ -50,9 +51,7 @@ CallTimes time_calls(std::chrono::milliseconds time, const Call& call) {
         calls.push_back(std::chrono::duration<double>(now - before).count());
     }
     const double mean = std::chrono::duration<double>(now - begin).count() / static_cast<double>(calls.size());
-    const auto middle = calls.begin() + static_cast<std::ptrdiff_t>(calls.size() / 2);
-    std::nth_element(calls.begin(), middle, calls.end());
-    return {.usual = *middle, .mean = mean};
+    return {.usual = median(calls), .mean = mean};
 }
 
 }  // namespace

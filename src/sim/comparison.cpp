@@ -1,8 +1,8 @@
 #include "sim/comparison.h"
 
 #include "base/assert.h"
+#include "base/median.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -15,14 +15,6 @@ constexpr std::array<Host, 2> crowd_sizes = {8, 32};
 constexpr std::array<Host, 3> crowds = {1, 4, 8};
 constexpr Host rhythm_size = 16;
 constexpr std::array<Time, 3> computes = {100 * millisecond, 1 * second, 10 * second};
-
-template <class T>
-T median(std::vector<T> values) {
-    CHAOS_ASSERT(!values.empty());
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 struct Samples {
     std::vector<std::uint64_t> ratio_milli;

@@ -1,8 +1,9 @@
 #include "tensor/ability.h"
 
+#include "base/median.h"
+
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 namespace chaos::tensor {
 namespace {
@@ -17,13 +18,6 @@ constexpr std::uint64_t nearly_always_permille = 900;
 
 std::uint64_t first_phase_ns(const infer::Speed& measured) {
     return calls_of_a_phase * measured.call_ns + alone_ns;
-}
-
-double median(const std::deque<double>& values) {
-    std::vector<double> sorted(values.begin(), values.end());
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle;
 }
 
 std::optional<double> mean(const std::deque<double>& values) {

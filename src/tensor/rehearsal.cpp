@@ -1,5 +1,6 @@
 #include "tensor/rehearsal.h"
 
+#include "base/median.h"
 #include "infer/candidates.h"
 #include "infer/speed.h"
 
@@ -16,12 +17,6 @@ constexpr std::size_t first_passes = 2;
 constexpr std::size_t enough_passes = 4;
 // Some periods of a quota, which are a tenth of a second or less.
 constexpr std::chrono::milliseconds long_enough{400};
-
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 }  // namespace
 
