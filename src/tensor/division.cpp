@@ -168,6 +168,16 @@ void predict_anew(const infer::Config& config, std::span<const infer::PackedTens
     divided.division.set_predicted_ns(divided.plan.predicted_ns);
 }
 
+std::vector<NodeId> members_of(const wire::Division& division) {
+    std::vector<NodeId> members;
+    for (const wire::Division::Member& member : division.members()) members.push_back(node_from(member.node()));
+    return members;
+}
+
+double predicted_s(const wire::Division& division) {
+    return 1e-9 * static_cast<double>(division.predicted_ns());
+}
+
 Result<void> check_division(const infer::Config& config, const wire::Division& division) {
     const auto count = static_cast<std::uint32_t>(division.members_size());
     const auto most = static_cast<std::uint64_t>(config.max_context);

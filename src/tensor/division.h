@@ -40,6 +40,10 @@ struct Divided {
 void predict_anew(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
                   const std::map<NodeId, wire::Able>& facts, Divided& divided);
 
+[[nodiscard]] std::vector<NodeId> members_of(const wire::Division& division);
+// What a token is expected to take.
+[[nodiscard]] double predicted_s(const wire::Division& division);
+
 // Whether somebody else's division can be computed.
 [[nodiscard]] Result<void> check_division(const infer::Config& config, const wire::Division& division);
 // By the place of a member.

@@ -16,17 +16,6 @@ namespace {
 using cluster::brief;
 using Id = infer::Writer::Id;
 
-// Generations of a later view are later.
-constexpr unsigned attempt_bits = 20;
-// What a member may have waiting with the chief: more than it computes at once.
-constexpr std::ptrdiff_t max_queued = 1024;
-// What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
-// written, where nothing is, and by what was measured.
-constexpr double worth_while_writing = 0.9;
-constexpr double worth_when_idle = 0.97;
-constexpr double worth_by_measure = 0.85;
-constexpr std::chrono::seconds replan_interval{10};
-constexpr std::chrono::minutes experience_lasts{10};
 // What is told again.
 constexpr double worth_telling = 0.1;
 
@@ -34,16 +23,6 @@ std::vector<std::byte> encoded(const wire::Commands& commands) {
     std::vector<std::byte> bytes(commands.ByteSizeLong());
     commands.SerializeToArray(bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
-}
-
-double seconds(std::uint64_t nanoseconds) {
-    return static_cast<double>(nanoseconds) * 1e-9;
-}
-
-std::vector<NodeId> members_of(const wire::Division& division) {
-    std::vector<NodeId> members;
-    for (const wire::Division::Member& member : division.members()) members.push_back(node_from(member.node()));
-    return members;
 }
 
 bool differs(std::uint64_t a, std::uint64_t b) {
@@ -180,118 +159,6 @@ bool Session::needs_link_with(NodeId peer) const {
     return parents.empty() || parents[place] == team_->group.self || parents[team_->group.self] == place;
 }
 
-// ---- the leader
-
-// The active members that this one is linked with and that have told what they can do, itself included.
-std::vector<NodeId> Session::those_who_can() const {
-    const std::vector<NodeId> linked = ports_.linked();
-    std::vector<NodeId> result;
-    for (const cluster::MemberInfo& member : view_->members) {
-        const NodeId node = member.id.node;
-        const bool here = node == self_ || std::ranges::find(linked, node) != linked.end();
-        if (view_->is_active(node) && here && ables_.contains(node) && !unable_.contains(node)) result.push_back(node);
-    }
-    return result;
-}
-
-// Whether a division of ours is in force, or about to be.
-bool Session::under_way() const {
-    if (next_) return next_leader_ == self_;
-    return stage_ != Stage::none && stage_ != Stage::broken && team_->leader == self_;
-}
-
-// The leader divides anew where another division is better than what there is.
-void Session::lead() {
-    if (!leads() || !view_->is_active(self_)) return;
-    const std::vector<NodeId> members = those_who_can();
-    if (members.empty()) return;
-    const bool idle = !team_ || !team_->computing;
-    const bool due = idle && Clock::now() - planned_ > replan_interval;
-    if (members == considered_ && (!due || ahead_)) return;
-    std::vector<Fact> facts;
-    facts.reserve(members.size());
-    for (const NodeId node : members) facts.push_back({.node = node, .able = ables_.at(node)});
-    auto divided = tensor::divide(subject_.config, subject_.tensors, std::move(facts), self_, options_.everyone);
-    const bool again = members == considered_;
-    considered_ = members;
-    planned_ = Clock::now();
-    ahead_.reset();
-    if (!divided) return ports_.note("cannot divide the model: " + divided.error().message);
-    reasons_ = divided->plan.reasons;
-    if (!under_way()) return divide(std::move(*divided));
-    const wire::Division& current = next_ ? *next_ : team_->division;
-    if (!same(divided->division, current)) {
-        if (is_worth_it(divided->division)) return prepare(std::move(*divided));
-        if (!idle) considered_.clear();  // later, when nothing is being written
-    }
-    // Whoever came has to know whom to ask.
-    if (!again) send_to_all(current);
-}
-
-bool Session::is_worth_it(const wire::Division& division) const {
-    if (options_.everyone || next_) return true;
-    double promised = seconds(division.predicted_ns());
-    // What these members took lately counts more than what a plan says.
-    const auto known = experience_.find(members_of(division));
-    if (known != experience_.end() && Clock::now() - known->second.when < experience_lasts)
-        promised = std::max(promised, known->second.token_s);
-    if (paces_.tell()) return promised < worth_by_measure * paces_.usual_s();
-    return promised <
-           (team_->computing ? worth_while_writing : worth_when_idle) * seconds(team_->division.predicted_ns());
-}
-
-void Session::send_to_all(const wire::Division& division) {
-    wire::Work message;
-    *message.mutable_division() = division;
-    for (const NodeId node : ports_.linked())
-        if (view_->is_active(node)) (void)ports_.send(node, message);
-}
-
-// Everybody gets what it will need, while what there is goes on.
-void Session::prepare(Divided divided) {
-    wire::Division& division = divided.division;
-    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
-    division.set_generation(generation_);
-    division.set_ahead(true);
-    const wire::Division told = division;
-    ahead_ = Ahead{.divided = std::move(divided), .waited_for = {}};
-    for (const wire::Division::Member& member : told.members()) ahead_->waited_for.insert(node_from(member.node()));
-    send_to_all(told);
-    if (place_of(told, self_) < ahead_->waited_for.size()) received_ahead(self_, told);
-}
-
-void Session::divide(Divided divided) {
-    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
-    divided.division.set_generation(generation_);
-    divided.division.set_ahead(false);
-    ahead_.reset();
-    for (const std::string& reason : reasons_) ports_.note(reason);
-    divided_ = std::move(divided);
-    send_to_all(divided_->division);
-    take(self_, divided_->division);
-}
-
-// Once everybody who computes has rehearsed, and before anything was computed.
-void Session::forecast() {
-    if (!leads() || !divided_ || stage_ != Stage::whole || next_ ||
-        team_->generation() != divided_->division.generation())
-        return;
-    const auto has_rehearsed = [&](const wire::Division::Member& member) {
-        const auto found = ables_.find(node_from(member.node()));
-        return found != ables_.end() && found->second.rehearsed() == team_->generation();
-    };
-    const bool known = std::ranges::all_of(divided_->nodes, [&](NodeId node) { return ables_.contains(node); });
-    if (!known || !std::ranges::all_of(divided_->division.members(), has_rehearsed)) return;
-    predict_anew(subject_.config, subject_.tensors, ables_, *divided_);
-    reasons_ = divided_->plan.reasons;
-    wire::Work message;
-    message.mutable_forecast()->set_generation(team_->generation());
-    message.mutable_forecast()->set_predicted_ns(divided_->division.predicted_ns());
-    for (const NodeId node : ports_.linked())
-        if (view_->is_active(node)) (void)ports_.send(node, message);
-    received_forecast(self_, message.forecast());
-}
-
 void Session::received_forecast(NodeId from, const wire::Forecast& message) {
     if (stage_ != Stage::whole || from != team_->leader || message.generation() != team_->generation()) return;
     // What was expected of tokens that have come is not changed by them.
@@ -317,28 +184,6 @@ void Session::received_ahead(NodeId from, const wire::Division& division) {
         message.mutable_prepared()->set_generation(generation);
         tell(from, message);
     });
-}
-
-void Session::received_prepared(NodeId from, const wire::Prepared& message) {
-    if (!leads() || !ahead_ || ahead_->divided.division.generation() != message.generation()) return;
-    ahead_->waited_for.erase(from);
-    if (ahead_->waited_for.empty()) divide(Divided(ahead_->divided));
-}
-
-void Session::received_interrupted(NodeId from, const wire::Interrupted& message) {
-    if (!leads()) return;
-    const bool prepares = ahead_ && ahead_->divided.division.generation() == message.generation();
-    const bool computes = team_ != nullptr && team_->generation() == message.generation();
-    const bool next = next_ && next_->generation() == message.generation();
-    if (!prepares && !computes && !next) return;
-    if (!message.why().empty()) {
-        ports_.note(brief(from) + " cannot compute its slice: " + printable(message.why()));
-        unable_.insert(from);
-    }
-    considered_.clear();
-    if (next) next_.reset();
-    if (computes || next) break_up("a member was interrupted");
-    lead();
 }
 
 // ---- divisions
@@ -438,117 +283,10 @@ void Session::interrupt(const std::string& why) {
     if (const auto to = leader()) tell(*to, message);
 }
 
-// ---- texts
-
-void Session::ask(Id id, infer::Request request) {
-    const auto [text, fresh] = texts_.emplace(id, Text{std::move(request)});
-    CHAOS_ASSERT(fresh);
-    if (stage_ == Stage::whole) ask_chief(id);
-}
-
-void Session::ask_for_all() {
-    std::vector<Id> ids;
-    ids.reserve(texts_.size());
-    for (const auto& [id, text] : texts_) ids.push_back(id);
-    for (const Id id : ids) ask_chief(id);
-}
-
-void Session::ask_chief(Id id) {
-    const infer::Request& request = texts_.at(id).request;
-    if (const auto sound = infer::check(request, team_->portion.context, subject_.config.vocab); !sound)
-        return ended(id, {.ending = infer::Ending::failed,
-                          .error = sound.error().message,
-                          .prompt_tokens = request.prompt.size() - request.drawn,
-                          .reused_tokens = 0,
-                          .tokens = request.drawn});
-    wire::Work message;
-    *message.mutable_ask() = to_wire(request);
-    message.mutable_ask()->set_generation(team_->generation());
-    message.mutable_ask()->set_number(id);
-    tell(team_->chief, message);
-}
-
-void Session::drop(Id id) {
-    if (texts_.erase(id) == 0 || stage_ != Stage::whole) return;
-    wire::Work message;
-    message.mutable_drop()->set_generation(team_->generation());
-    message.mutable_drop()->set_number(id);
-    tell(team_->chief, message);
-}
-
-// Of the chief: what others ask for, in the order in which it comes; by those who know of a later division, too.
-void Session::queue(NodeId asker, const wire::Work& message) {
-    const std::uint64_t generation = message.has_ask() ? message.ask().generation() : message.drop().generation();
-    if (team_ != nullptr && generation < team_->generation()) return;
-    const auto is_its = [&](const Queued& each) { return node_from(each.command.asker()) == asker; };
-    if (std::ranges::count_if(queue_, is_its) >= max_queued) return;
-    if (message.has_ask() && message.ask().tokens_size() > subject_.config.max_context) return;
-    Queued queued{.generation = generation, .command = {}};
-    *queued.command.mutable_asker() = to_wire(asker);
-    if (message.has_ask()) {
-        *queued.command.mutable_ask() = message.ask();
-    } else {
-        const auto waiting = std::ranges::find_if(queue_, [&](const Queued& each) {
-            return each.generation == generation && node_from(each.command.asker()) == asker &&
-                   each.command.has_ask() && each.command.ask().number() == message.drop().number();
-        });
-        if (waiting != queue_.end()) {
-            queue_.erase(waiting);
-            return;
-        }
-        *queued.command.mutable_drop() = message.drop();
-    }
-    queue_.push_back(std::move(queued));
-    begin_if_asked();
-}
-
-// As many texts as there is room for, and whatever is not wanted any more.
-wire::Commands Session::next_commands() {
-    wire::Commands commands;
-    if (team_ == nullptr || !team_->scheduler) return commands;
-    std::size_t taken = team_->scheduler->active() + team_->scheduler->waiting();
-    std::deque<Queued> later;
-    for (Queued& queued : queue_) {
-        const bool ask = queued.command.has_ask();
-        if (queued.generation != team_->generation() || (ask && taken >= team_->portion.sequences)) {
-            later.push_back(std::move(queued));
-            continue;
-        }
-        // Who asked for what cannot be computed has been told by its own node.
-        if (ask && !infer::check(request_from(queued.command.ask()), team_->portion.context, subject_.config.vocab))
-            continue;
-        if (ask) ++taken;
-        *commands.add_commands() = std::move(queued.command);
-    }
-    queue_ = std::move(later);
-    return commands;
-}
-
-bool Session::all_ready() const {
-    return std::ranges::all_of(team_->group.members, [&](NodeId member) {
-        const auto found = ready_.find(member);
-        return found != ready_.end() && found->second == team_->generation();
-    });
-}
-
-// Where nothing is being computed, the chief says when to begin.
-void Session::begin_if_asked() {
-    if (!is_chief() || stage_ != Stage::whole || team_->computing || !all_ready()) return;
-    wire::Work message;
-    message.mutable_begin()->set_generation(team_->generation());
-    *message.mutable_begin()->mutable_commands() = next_commands();
-    if (message.begin().commands().commands().empty()) return;
-    for (const NodeId member : team_->group.members)
-        if (member != self_) (void)ports_.send(member, message);
-    apply(message.begin().commands());
-    team_->computing = true;
-}
-
 // ---- between passes
 
 std::string Session::words_for(const Team& team) const {
-    const std::string expecting =
-        ", expecting " + milliseconds_text(seconds(team.division.predicted_ns())) + " per token";
+    const std::string expecting = ", expecting " + milliseconds_text(predicted_s(team.division)) + " per token";
     if (!team.computes()) return "passes requests on to " + brief(team.chief) + expecting;
     const std::size_t others = team.group.members.size() - 1;
     if (others == 0) return "computes alone" + expecting;
@@ -729,72 +467,6 @@ void Session::end_rehearsal() {
     forecast();
 }
 
-void Session::apply(const wire::Commands& commands) {
-    for (const wire::Command& command : commands.commands()) {
-        const NodeId asker = node_from(command.asker());
-        if (command.has_ask()) submit(asker, command.ask());
-        if (!command.has_drop()) continue;
-        if (const auto id = team_->ids.find({asker, command.drop().number()}); id != team_->ids.end())
-            team_->scheduler->cancel(id->second);
-    }
-}
-
-void Session::drawn(Id id, const infer::Sampled& sampled) {
-    const auto text = texts_.find(id);
-    if (text == texts_.end()) return;  // its end is on its way to the others
-    text->second.request.prompt.push_back(sampled.token);
-    ++text->second.request.drawn;
-    told_->tell(id, sampled);
-}
-
-void Session::ended(Id id, const infer::Ended& ended) {
-    if (texts_.erase(id) > 0) told_->tell(id, ended);
-}
-
-// The one that asked hears what comes of it: by itself, or, where it does not compute, by the chief.
-infer::Listener Session::listener_for(NodeId asker, Id number) {
-    if (asker == self_)
-        return {.on_token =
-                    [this, number](const infer::Sampled& sampled) {
-                        drawn(number, sampled);
-                        return true;
-                    },
-                .on_end = [this, number](const infer::Ended& how) { ended(number, how); }};
-    const auto& members = team_->group.members;
-    if (!is_chief() || std::ranges::find(members, asker) != members.end()) return {};
-    wire::Work message;
-    message.mutable_told()->set_generation(team_->generation());
-    message.mutable_told()->set_number(number);
-    return {.on_token =
-                [this, asker, message](const infer::Sampled& sampled) mutable {
-                    *message.mutable_told()->mutable_sampled() = to_wire(sampled);
-                    (void)ports_.send(asker, message);
-                    return true;
-                },
-            .on_end =
-                [this, asker, message](const infer::Ended& how) mutable {
-                    *message.mutable_told()->mutable_ended() = to_wire(how);
-                    (void)ports_.send(asker, message);
-                }};
-}
-
-// All members do the same.
-void Session::submit(NodeId asker, const wire::Ask& ask) {
-    const std::pair key{asker, ask.number()};
-    infer::Listener listener = listener_for(asker, ask.number());
-    listener.on_end = [this, key, team = team_.get(), then = std::move(listener.on_end)](const infer::Ended& how) {
-        team->ids.erase(key);
-        // What an interruption ends goes on later.
-        if (how.ending == infer::Ending::failed && exchange_.interrupted()) return;
-        if (then) then(how);
-    };
-    const auto id = team_->scheduler->submit(request_from(ask), std::move(listener));
-    if (id)
-        team_->ids[key] = *id;
-    else
-        ports_.note("a request of " + brief(asker) + " makes no sense: " + id.error().message);
-}
-
 void Session::pass() {
     const auto began = Clock::now();
     const double waited = exchange_.waited_s();
@@ -837,7 +509,7 @@ Session::State Session::state() const {
     state.whole = stage_ == Stage::whole;
     state.slice = team_->portion.slice;
     if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
-    state.predicted_s = seconds(team_->division.predicted_ns());
+    state.predicted_s = predicted_s(team_->division);
     state.measured_s = paces_.mean_s();
     state.measured_own_s = paces_.mean_own_s();
     return state;

@@ -29,6 +29,10 @@
 //
 // Messages and views come on the loop; loading is done by a thread; computing is done by compute(), which the loop's
 // thread calls when ready(), but never from within a handler: what a handler changes here takes effect between passes.
+//
+//   session.cpp  who is there, divisions as they come, loading, rehearsing, passes
+//   leading.cpp  the leader's part: divisions as they are made
+//   writing.cpp  texts: asked for, queued, told
 #pragma once
 
 #include "base/result.h"
