@@ -120,7 +120,7 @@ Result<double> exchange_s(const Testbed& box, std::size_t bytes, std::size_t tim
         std::vector<std::int64_t> sums(bytes / sizeof(std::int64_t));
         for (std::size_t i = 0; i < times; ++i) {
             const double start = seconds_now();
-            CHAOS_CHECK(exchange.begin_sum(sums));
+            CHAOS_CHECK(exchange.begin_sum(sums, false));
             CHAOS_CHECK(exchange.end_sum());
             if (place == 0) all.push_back(seconds_now() - start);
         }
@@ -135,7 +135,7 @@ Result<double> exchange_s(const Testbed& box, std::size_t bytes, std::size_t tim
 // Of somebody whose others are always there, and have nothing to add.
 class NobodyElse final : public infer::Exchange {
 public:
-    Result<void> begin_sum(std::span<std::int64_t>) override { return {}; }
+    Result<void> begin_sum(std::span<std::int64_t>, bool) override { return {}; }
     Result<void> end_sum() override { return {}; }
     Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) override {
         told_ = std::move(ours);

@@ -141,6 +141,7 @@ public:
         const json all = {
             {"devices", devices},
             {"exchange", name_of(plan_.exchange)},
+            {"whole_heads", plan_.whole_heads},
             {"ffn_unit_columns", units_.ffn_columns},
             {"vocab_unit_rows", units_.vocab_rows},
             {"predicted_seconds_per_token", seconds(plan_.predicted_ns)},
@@ -213,6 +214,7 @@ Result<void> plan_serving(const PlanOptions& options) {
                              .batch = batch_tokens});
     request.devices = std::move(file.devices);
     request.links = std::move(file.links);
+    request.whole_heads = true;
     if (!options.exchanges.empty()) {
         CHAOS_TRY(request.exchanges, exchanges_of(options.exchanges));
     }

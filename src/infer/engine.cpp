@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "infer/candidates.h"
 #include "infer/elementwise.h"
+#include "infer/fetch_ahead.h"
 #include "infer/rope.h"
 
 #include <algorithm>
@@ -19,6 +20,9 @@ constexpr std::size_t embedded_at_once = 32;
 
 // Rows that are worth computing by halves, while the others' sums travel.
 constexpr std::size_t min_rows_of_two_lanes = 16;
+
+// Of weights that are fetched while others are waited for.
+constexpr std::size_t near_bytes = 1 << 20;
 
 Activations::Forms forms_of(std::initializer_list<const Linear*> readers) {
     Activations::Forms forms;
@@ -126,15 +130,19 @@ Result<void> Engine::compute() {
     start();
     for (std::size_t index = 0; index < model_.layers().size(); ++index) {
         const LayerWeights& layer = model_.layers()[index];
+        bring_near({&layer.query, &layer.key, &layer.value, &layer.output});
         for (Lane& lane : lanes_) {
             CHAOS_CHECK(end_product(lane));
             CHAOS_CHECK(attention(lane, index, layer));
         }
+        bring_near({&layer.gate, &layer.up, &layer.down});
         for (Lane& lane : lanes_) {
             CHAOS_CHECK(end_product(lane));
-            CHAOS_CHECK(ffn(lane, layer));
+            const bool last = index + 1 == model_.layers().size() && &lane == &lanes_.back();
+            CHAOS_CHECK(ffn(lane, layer, last));
         }
     }
+    bring_near({&model_.head()});
     for (Lane& lane : lanes_) CHAOS_CHECK(end_product(lane));
     return head();
 }
@@ -225,7 +233,7 @@ Result<void> Engine::multiply_floats(const Activations& activations, std::initia
 }
 
 Result<void> Engine::attention(Lane& lane, std::size_t index, const LayerWeights& layer) {
-    if (part_.heads == 0) return begin_product(lane, layer.output, output_block_);
+    if (part_.heads == 0) return begin_product(lane, layer.output, output_block_, false);
     normalize(lane, layer.attention_norm, forms_of({&layer.query, &layer.key, &layer.value}));
     const auto queries = static_cast<std::size_t>(part_.query_width());
     const auto keys = static_cast<std::size_t>(part_.kv_width());
@@ -241,7 +249,7 @@ Result<void> Engine::attention(Lane& lane, std::size_t index, const LayerWeights
     for_rows(lane, [&](std::size_t row, std::size_t place) {
         lane.activations.set(place, row_of(attended_, row, part_.query_width()));
     });
-    return begin_product(lane, layer.output, output_block_);
+    return begin_product(lane, layer.output, output_block_, false);
 }
 
 // Biases, norms and RoPE of one token's queries and keys; its keys and values go into the cache.
@@ -281,8 +289,8 @@ void Engine::attend_row(std::size_t index, std::size_t row, std::size_t kv_head)
                         row_of(attended_, row, part_.query_width()).subspan(first, count));
 }
 
-Result<void> Engine::ffn(Lane& lane, const LayerWeights& layer) {
-    if (part_.ffn == 0) return begin_product(lane, layer.down, down_block_);
+Result<void> Engine::ffn(Lane& lane, const LayerWeights& layer, bool last) {
+    if (part_.ffn == 0) return begin_product(lane, layer.down, down_block_, last);
     normalize(lane, layer.ffn_norm, forms_of({&layer.gate, &layer.up}));
     const auto width = static_cast<std::size_t>(part_.ffn);
     const std::array products = {Product{layer.gate.matrix, gates_.data() + lane.first * width, width},
@@ -297,11 +305,11 @@ Result<void> Engine::ffn(Lane& lane, const LayerWeights& layer) {
         silu_times(gates, ups, gates);
         lane.activations.set(place, gates);
     });
-    return begin_product(lane, layer.down, down_block_);
+    return begin_product(lane, layer.down, down_block_, last);
 }
 
 // What the activations give is to be added to the hidden state, with what the others have of it.
-Result<void> Engine::begin_product(Lane& lane, const Linear& linear, std::size_t block_columns) {
+Result<void> Engine::begin_product(Lane& lane, const Linear& linear, std::size_t block_columns, bool last) {
     const auto width = static_cast<std::size_t>(config_.width);
     lane.sums.assign(lane.count * width, 0);
     const std::array products = {FixedProduct{linear.matrix, lane.sums.data(), width}};
@@ -309,7 +317,21 @@ Result<void> Engine::begin_product(Lane& lane, const Linear& linear, std::size_t
         model_, {&linear}, std::span<const FixedProduct>(products),
         [&](std::span<const FixedProduct> some) { multiply_fixed(pool_, lane.activations, block_columns, some); }));
     lane.pending = &linear;
-    return exchange_ == nullptr ? Result<void>() : exchange_->begin_sum(lane.sums);
+    return exchange_ == nullptr ? Result<void>() : exchange_->begin_sum(lane.sums, last);
+}
+
+// Whoever waits for others' sums has cold caches when they come: what is to be multiplied then is fetched meanwhile, as
+// much of it as a second cache has room for.
+void Engine::bring_near(std::initializer_list<const Linear*> next) const {
+    const bool waits = exchange_ != nullptr && lanes_.size() == 1 && lanes_.front().pending != nullptr;
+    if (!waits || model_.window() != nullptr || !exchange_->takes_time()) return;
+    std::size_t room = near_bytes;
+    for (const Linear* linear : next) {
+        const Matrix& matrix = linear->matrix;
+        const std::size_t bytes = std::min(room, packed_bytes(matrix.format, matrix.rows, matrix.columns));
+        for (std::size_t at = 0; at < bytes; at += line_bytes) __builtin_prefetch(matrix.packed + at, 0, second_cache);
+        room -= bytes;
+    }
 }
 
 Result<void> Engine::end_product(Lane& lane) {
@@ -334,7 +356,8 @@ Result<void> Engine::head() {
         best.push_back(rows_[row].best);
     }
     const auto vocab = static_cast<std::size_t>(part_.vocab);
-    std::vector<float>& logits = exchange_ == nullptr ? logits_ : own_logits_;
+    const bool whole = exchange_ == nullptr || exchange_->whole_heads();
+    std::vector<float>& logits = whole ? logits_ : own_logits_;
     logits.resize(asked.size() * vocab);
     if (!asked.empty() && vocab > 0) {
         Activations& activations = lanes_.front().activations;
@@ -347,13 +370,14 @@ Result<void> Engine::head() {
         const std::array products = {Product{model_.head().matrix, logits.data(), vocab}};
         CHAOS_CHECK(multiply_floats(activations, {&model_.head()}, products));
     }
-    return exchange_ == nullptr ? Result<void>() : tell_each_other(best);
+    return whole ? Result<void>() : tell_each_other(best);
 }
 
 Result<void> Engine::tell_each_other(std::span<const std::size_t> best) {
-    CHAOS_TRY(const auto told, exchange_->collect(tell_logits(model_.slice().vocab, own_logits_, best)));
     const auto vocab = static_cast<std::size_t>(config_.vocab);
     logits_.assign(best.size() * vocab, -std::numeric_limits<float>::infinity());
+    if (best.empty()) return {};
+    CHAOS_TRY(const auto told, exchange_->collect(tell_logits(model_.slice().vocab, own_logits_, best)));
     for (const std::vector<std::byte>& each : told) CHAOS_CHECK(hear_logits(each, vocab, logits_));
     return {};
 }

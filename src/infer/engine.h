@@ -99,8 +99,9 @@ private:
     [[nodiscard]] Result<void> attention(Lane& lane, std::size_t index, const LayerWeights& layer);
     void attend_row(std::size_t index, std::size_t row, std::size_t kv_head);
     void prepare_heads(std::size_t index, const LayerWeights& layer, std::size_t row);
-    [[nodiscard]] Result<void> ffn(Lane& lane, const LayerWeights& layer);
-    [[nodiscard]] Result<void> begin_product(Lane& lane, const Linear& linear, std::size_t block_columns);
+    [[nodiscard]] Result<void> ffn(Lane& lane, const LayerWeights& layer, bool last);
+    [[nodiscard]] Result<void> begin_product(Lane& lane, const Linear& linear, std::size_t block_columns, bool last);
+    void bring_near(std::initializer_list<const Linear*> next) const;
     [[nodiscard]] Result<void> end_product(Lane& lane);
     [[nodiscard]] Result<void> head();
     [[nodiscard]] Result<void> tell_each_other(std::span<const std::size_t> best);

@@ -21,17 +21,23 @@ public:
     // members do the same. It is not for those who stream weights, once for each half.
     [[nodiscard]] virtual bool by_halves() const { return true; }
 
+    // Whether every member has the whole head, so that none has to tell the others its logits. All members do the same.
+    [[nodiscard]] virtual bool whole_heads() const { return false; }
+
     // Adds the other members' sums to ours, in place. begin() sends ours off and returns at once; at most two sums may
-    // be under way, and they end in the order in which they began. An error: somebody is not there any more, and
-    // nothing of the pass counts.
-    [[nodiscard]] virtual Result<void> begin_sum(std::span<std::int64_t> sums) = 0;
+    // be under way, and they end in the order in which they began; the last one of a pass is said to be. An error:
+    // somebody is not there any more, and nothing of the pass counts.
+    [[nodiscard]] virtual Result<void> begin_sum(std::span<std::int64_t> sums, bool last) = 0;
     [[nodiscard]] virtual Result<void> end_sum() = 0;
+
+    // Whether sums usually travel for so long that there is time to do something before end_sum().
+    [[nodiscard]] virtual bool takes_time() const { return false; }
 
     // Called now and then while a pass is computed: whoever has to answer others does so.
     virtual void between() {}
 
-    // Once at the end of every pass: what each member has to say, by its place among them, ours included. Good until
-    // the next call.
+    // At the end of a pass: what each member has to say of the logits that were asked for, by its place among them,
+    // ours included. Good until the next call.
     [[nodiscard]] virtual Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) = 0;
 };
 

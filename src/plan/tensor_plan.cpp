@@ -16,7 +16,7 @@ namespace chaos::plan {
 namespace {
 
 // Named by the hash, so that members with different planners refuse each other's messages.
-constexpr std::uint64_t planner_version = 1;
+constexpr std::uint64_t planner_version = 2;
 
 // Every set of so many devices is looked at.
 constexpr std::size_t every_set_devices = 6;
@@ -260,6 +260,26 @@ PhaseBytes phase_bytes(const TensorModel& model, const TensorShare& share) {
             .head = share.vocab.count * model.vocab_unit_bytes};
 }
 
+// What its ranges take of the device's memory. False: there is no room for them.
+bool set_memory(const TensorModel& model, const TensorDevice& device, TensorShare& share) {
+    const PhaseBytes bytes = phase_bytes(model, share);
+    share.weight_bytes = model.layers * (bytes.attention + bytes.ffn) + bytes.head;
+    share.streamed_bytes = 0;
+    share.ring_bytes = 0;
+    share.cache_bytes = model.layers * model.cache_bytes * share.kv_heads.count;
+    const std::uint64_t always = device.program_bytes + model.everywhere_bytes + share.cache_bytes;
+    if (always > device.memory_bytes) return false;
+    const std::uint64_t room = device.memory_bytes - always;
+    share.memory_bytes = always + share.weight_bytes;
+    if (share.weight_bytes <= room) return true;
+    if (room < model.ring_bytes || device.disk_bytes_per_s == 0) return false;
+    share.streamed_bytes = streamed_bytes(model, share.weight_bytes, room);
+    share.ring_bytes = model.ring_bytes + ceil_div(share.streamed_bytes, model.layers + 1);
+    if (share.streamed_bytes > share.weight_bytes) return false;
+    share.memory_bytes = always + share.weight_bytes - share.streamed_bytes + share.ring_bytes;
+    return share.memory_bytes <= device.memory_bytes;
+}
+
 void set_ranges(const TensorRequest& request, const TensorWires& wires, const SetSearch::Best& best, TensorPlan& plan) {
     const TensorModel& model = request.model;
     std::uint64_t head = 0;
@@ -267,7 +287,6 @@ void set_ranges(const TensorRequest& request, const TensorWires& wires, const Se
     std::uint64_t vocab = 0;
     for (std::size_t i = 0; i < best.members.size(); ++i) {
         const std::uint32_t index = wires.device_of[best.members[i]];
-        const TensorDevice& device = request.devices[index];
         TensorShare& share = plan.shares[index];
         share.member = true;
         share.heads = {head, best.division.heads[i] * model.head_unit};
@@ -277,21 +296,8 @@ void set_ranges(const TensorRequest& request, const TensorWires& wires, const Se
         head += share.heads.count;
         ffn += share.ffn.count;
         vocab += share.vocab.count;
-        const PhaseBytes bytes = phase_bytes(model, share);
-        share.weight_bytes = model.layers * (bytes.attention + bytes.ffn) + bytes.head;
-        share.cache_bytes = model.layers * model.cache_bytes * share.kv_heads.count;
-        const std::uint64_t always = device.program_bytes + model.everywhere_bytes + share.cache_bytes;
-        CHAOS_ASSERT(always <= device.memory_bytes);
-        const std::uint64_t room = device.memory_bytes - always;
-        share.memory_bytes = always + share.weight_bytes;
-        if (share.weight_bytes > room) {
-            CHAOS_ASSERT(room >= model.ring_bytes && device.disk_bytes_per_s > 0);
-            share.streamed_bytes = streamed_bytes(model, share.weight_bytes, room);
-            share.ring_bytes = model.ring_bytes + ceil_div(share.streamed_bytes, model.layers + 1);
-            CHAOS_ASSERT(share.streamed_bytes <= share.weight_bytes);
-            share.memory_bytes = always + share.weight_bytes - share.streamed_bytes + share.ring_bytes;
-            CHAOS_ASSERT(share.memory_bytes <= device.memory_bytes);
-        }
+        const bool fits = set_memory(model, request.devices[index], share);
+        CHAOS_ASSERT(fits);
     }
     CHAOS_ASSERT(head == model.heads && ffn == model.ffn_units && vocab == model.vocab_units);
 }
@@ -308,7 +314,7 @@ std::uint64_t messages_of(const TensorPlan& plan, std::size_t index) {
 
 void set_times(const TensorRequest& request, std::uint64_t exchange_ns, TensorPlan& plan) {
     const TensorModel& model = request.model;
-    const std::uint64_t exchanges = 2 * model.layers + 1;
+    const std::uint64_t exchanges = 2 * model.layers + (plan.whole_heads ? 0 : 1);
     std::uint64_t attention = 0;
     std::uint64_t ffn = 0;
     std::uint64_t head = 0;
@@ -372,6 +378,33 @@ Party party_of(const TensorWires& wires, const TensorPlan& plan) {
     return party;
 }
 
+// All exchanges of a token.
+std::uint64_t token_exchange_ns(const TensorRequest& request, const TensorWires& wires, const TensorPlan& plan) {
+    const Party party = party_of(wires, plan);
+    if (party.members.size() == 1) return 0;
+    const auto one = [&](std::uint64_t bytes) {
+        return exchange_ns(wires, party.members, plan.exchange, party.parent, bytes);
+    };
+    const std::uint64_t sums = one(saturate(u128{request.model.width} * sizeof(std::int64_t)));
+    const std::uint64_t candidates = plan.whole_heads ? 0 : one(request.candidate_bytes);
+    return std::min(saturate(u128{2} * request.model.layers * sums + candidates), longest_ns);
+}
+
+// The same division with the whole head on every member, where that is faster.
+void try_whole_heads(const TensorRequest& request, const TensorWires& wires, TensorPlan& plan) {
+    if (!request.whole_heads || plan.exchange == TensorExchange::alone) return;
+    TensorPlan whole = plan;
+    whole.whole_heads = true;
+    for (std::size_t i = 0; i < whole.shares.size(); ++i) {
+        TensorShare& share = whole.shares[i];
+        if (!share.member) continue;
+        share.vocab = {.first = 0, .count = request.model.vocab_units};
+        if (!set_memory(request.model, request.devices[i], share)) return;
+    }
+    set_times(request, token_exchange_ns(request, wires, whole), whole);
+    if (whole.predicted_ns < plan.predicted_ns) plan = std::move(whole);
+}
+
 std::uint64_t hash_of(const TensorRequest& request, const TensorWires& wires, const TensorPlan& plan) {
     std::vector<std::uint64_t> words{planner_version,         static_cast<std::uint64_t>(plan.exchange),
                                      request.model.layers,    request.model.heads,
@@ -409,8 +442,13 @@ void explain_exchange(const TensorRequest& request, const SetSearch& search, Ten
                   (ns == unlimited ? "lacks links" : say_time(ns)) + (allowed ? "" : " (not asked for)");
     }
     plan.reasons.push_back("a token's " + std::to_string(2 * request.model.layers) + " exchanges of " +
-                           say_bytes(request.model.width * 8) + " and one of candidates take " +
-                           say_time(plan.exchange_ns) + " by " + name_of(plan.exchange) + "; others: " + others);
+                           say_bytes(request.model.width * 8) +
+                           (plan.whole_heads ? " take " : " and one of candidates take ") + say_time(plan.exchange_ns) +
+                           " by " + name_of(plan.exchange) + "; others: " + others);
+    if (plan.whole_heads)
+        plan.reasons.push_back("everybody has the whole head, " +
+                               say_bytes(request.model.vocab_units * request.model.vocab_unit_bytes) +
+                               ": to multiply it takes less than to hear of the others' candidates");
 }
 
 void explain_left_out(const TensorRequest& request, const TensorWires& wires, const SetSearch& search,
@@ -503,6 +541,7 @@ Result<TensorPlan> plan_tensor(const TensorRequest& request) {
     set_times(slow, best.choice.token_ns, plan);
     CHAOS_ASSERT(plan.predicted_ns <= best.division.token_ns);
     set_times(request, best.choice.token_ns, plan);
+    try_whole_heads(request, wires, plan);
     plan.bound_ns = std::min(best.bound_ns, plan.predicted_ns);
     plan.alone_ns = search.alone_ns();
     plan.hash = hash_of(request, wires, plan);
@@ -513,16 +552,7 @@ Result<TensorPlan> plan_tensor(const TensorRequest& request) {
 TensorPlan predict_anew(const TensorRequest& request, TensorPlan plan) {
     CHAOS_ASSERT(plan.shares.size() == request.devices.size() && !plan.reasons.empty());
     const TensorWires wires = read_wires(request);
-    const auto party = party_of(wires, plan);
-    std::uint64_t exchange = 0;
-    if (party.members.size() > 1) {
-        const auto one = [&](std::uint64_t bytes) {
-            return exchange_ns(wires, party.members, plan.exchange, party.parent, bytes);
-        };
-        const std::uint64_t sums = one(saturate(u128{request.model.width} * sizeof(std::int64_t)));
-        exchange = std::min(saturate(u128{2} * request.model.layers * sums + one(request.candidate_bytes)), longest_ns);
-    }
-    set_times(request, exchange, plan);
+    set_times(request, token_exchange_ns(request, wires, plan), plan);
     plan.bound_ns = std::min(plan.bound_ns, plan.predicted_ns);
     plan.reasons.front() = summary(request, plan);
     return plan;
@@ -553,7 +583,8 @@ std::uint64_t predict_prompt_ns(const TensorRequest& request, const TensorPlan& 
     }
     const std::uint64_t sums = exchange_ns(wires, members, plan.exchange, parent,
                                            saturate(u128{request.model.width} * sizeof(std::int64_t) * tokens));
-    const std::uint64_t candidates = exchange_ns(wires, members, plan.exchange, parent, request.candidate_bytes);
+    const std::uint64_t candidates =
+        plan.whole_heads ? 0 : exchange_ns(wires, members, plan.exchange, parent, request.candidate_bytes);
     const u128 phases = (u128{attention} + ffn + 2 * u128{sums}) * request.model.layers + head + candidates;
     return std::max(std::min(saturate(phases), longest_ns), plan.disk_ns);
 }

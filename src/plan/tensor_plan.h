@@ -12,7 +12,8 @@
 //
 //   phase    = the largest phase_ns + b / weight_bytes_per_s of any device
 //   exchange = as long as the sums of all take to reach all, 8 bytes per value of the width (below)
-//   phases   = layers * (attention + exchange + FFN + exchange) + head + exchange of candidates
+//   phases   = layers * (attention + exchange + FFN + exchange) + head + exchange of candidates, or
+//              layers * (attention + exchange + FFN + exchange) + the whole head                  (whole heads)
 //   disk     = the largest streamed bytes / disk_bytes_per_s of any device
 //   rests    = the largest (its own phases + its messages) / share of any device
 //   token    = the longest of the three: weights that do not fit into memory arrive while others are computed, and who
@@ -46,6 +47,10 @@
 // would only slow the others is left out, so two are never slower than one. For up to 6 devices every set of them is
 // looked at and, within a bound on the work, every division; for up to 4 every tree, too. Beyond that sets are found by
 // speed and bettered one device at a time. What is found is never worse than alone, and the work is bounded.
+//
+// Whole heads: with links that are slow compared with its memory, a member multiplies the whole head sooner than it
+// hears of the others' logits. The division that was found is looked at so, too, and changed where that is faster and
+// every member has the room.
 #pragma once
 
 #include "base/result.h"
@@ -108,6 +113,7 @@ struct TensorRequest {
     std::vector<TensorExchange> exchanges = {TensorExchange::direct, TensorExchange::star, TensorExchange::tree};
     std::uint64_t candidate_bytes = 1024;  // of the likeliest tokens, in a message at the end of each token
     bool everyone = false;                 // all devices take part, even where fewer were faster
+    bool whole_heads = false;              // whether the caller can do with them
 };
 
 struct UnitRange {
@@ -142,6 +148,7 @@ struct TensorPlan {
     TensorExchange exchange = TensorExchange::alone;
     // Star and tree: the index of each member's parent, the hub's or root's is its own; else empty.
     std::vector<std::uint32_t> parent;
+    bool whole_heads = false;        // every member has the whole vocabulary, and no candidates are exchanged
     std::uint64_t predicted_ns = 0;  // per token: the longest of compute + exchange, disk, and rests
     std::uint64_t compute_ns = 0;
     std::uint64_t exchange_ns = 0;

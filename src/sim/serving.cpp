@@ -77,6 +77,7 @@ private:
     void add_device(std::size_t index);
     void happen(const Event& event);
     [[nodiscard]] std::uint64_t phases_of_token() const { return 2 * request_.model.layers + 1; }
+    [[nodiscard]] bool is_head(std::uint64_t phase) const { return (phase + 1) % phases_of_token() == 0; }
     [[nodiscard]] const Phase& phase_of(const Device& device) const {
         return device.phases[device.phase % phases_of_token()];
     }
@@ -189,16 +190,8 @@ void Run::end_phase(std::size_t at) {
     const std::uint64_t phase = device.phase;
     device.since = now_;
     device.exchanges[phase].own = true;
-    switch (plan_.exchange) {
-        case TensorExchange::direct:
-        case TensorExchange::scatter:
-            send_to_all(at, phase, false);
-            break;
-        case TensorExchange::alone:
-        case TensorExchange::star:
-        case TensorExchange::tree:
-            break;
-    }
+    const bool told_to_all = plan_.exchange == TensorExchange::direct || plan_.exchange == TensorExchange::scatter;
+    if (told_to_all && !(plan_.whole_heads && is_head(phase))) send_to_all(at, phase, false);
     advance(at, phase);
 }
 
@@ -213,8 +206,7 @@ void Run::send(std::size_t from, std::size_t to, std::uint64_t phase, bool resul
     Device& sender = devices_[from];
     const std::size_t pair = from * devices_.size() + to;
     const plan::SyncLink& link = *links_[pair];
-    std::uint64_t bytes =
-        phase % phases_of_token() + 1 == phases_of_token() ? request_.candidate_bytes : request_.model.width * 8;
+    std::uint64_t bytes = is_head(phase) ? request_.candidate_bytes : request_.model.width * 8;
     if (plan_.exchange == TensorExchange::scatter) bytes = plan::ceil_div(bytes, devices_.size());
     const std::uint64_t rate = link.a == sender.index ? link.a_to_b_bytes_per_s : link.b_to_a_bytes_per_s;
     sender.io_free = std::max(sender.io_free, now_) + static_cast<Time>(sender.figures->message_ns);
@@ -233,6 +225,7 @@ void Run::advance(std::size_t at, std::uint64_t phase) {
     Arrivals& arrivals = device.exchanges[phase];
     const std::size_t others = devices_.size() - 1;
     if (!arrivals.own || arrivals.complete) return;
+    if (plan_.whole_heads && is_head(phase)) return complete(at, phase);
     switch (plan_.exchange) {
         case TensorExchange::alone:
             complete(at, phase);
@@ -268,7 +261,7 @@ void Run::complete(std::size_t at, std::uint64_t phase) {
     device.exchanges[phase].complete = true;
     device.exchanges.erase(device.exchanges.begin(), device.exchanges.lower_bound(phase));
     outcome_.devices[device.index].waiting_for_others += now_ - device.since;
-    if ((phase + 1) % phases_of_token() == 0) {
+    if (is_head(phase)) {
         const std::size_t token = phase / phases_of_token();
         if (++token_devices_[token] == devices_.size()) outcome_.token_ends[token] = now_;
     }

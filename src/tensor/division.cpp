@@ -92,6 +92,7 @@ plan::TensorRequest request_for(const infer::Config& config, std::span<const inf
     plan::TensorRequest request;
     request.model = infer::tensor_model(
         config, tensors, {.context = division.context(), .sequences = division.sequences(), .batch = division.batch()});
+    request.whole_heads = true;
     // Most texts are drawn from all logits; each tells its part of them.
     request.candidate_bytes = static_cast<std::uint64_t>(config.vocab) * sizeof(float) / facts.size();
     request.devices.reserve(facts.size());
@@ -152,6 +153,7 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
         member.set_parent(plan.parent.empty() ? place[i] : place[plan.parent[i]]);
     }
     division.set_direct(plan.parent.empty());
+    division.set_whole_heads(plan.whole_heads);
     division.set_chief(static_cast<std::uint32_t>(chief.value_or(0)));
     division.set_predicted_ns(plan.predicted_ns);
     division.set_exchange(plan::name_of(plan.exchange));
@@ -194,7 +196,10 @@ Result<void> check_division(const infer::Config& config, const wire::Division& d
             at = division.members(static_cast<int>(at)).parent();
         if (at >= count || division.members(static_cast<int>(at)).parent() != at)
             return Error{"a division of the model has no way for its sums"};
-        CHAOS_CHECK(infer::check_slice(config, slice_of(division, place)));
+        const infer::Slice slice = slice_of(division, place);
+        CHAOS_CHECK(infer::check_slice(config, slice));
+        if (division.whole_heads() && slice.vocab != infer::whole(config).vocab)
+            return Error{"a division of the model lacks a part of a head"};
         if (division.members(static_cast<int>(place)).parent() == place) ++roots;
     }
     if (!division.direct() && roots != 1) return Error{"a division of the model has no way for its sums"};
@@ -219,7 +224,7 @@ bool same(const wire::Division& a, const wire::Division& b) {
     };
     return a.direct() == b.direct() && a.chief() == b.chief() && a.context() == b.context() &&
            a.sequences() == b.sequences() && a.batch() == b.batch() && a.halves() == b.halves() &&
-           std::ranges::equal(a.members(), b.members(), equal);
+           a.whole_heads() == b.whole_heads() && std::ranges::equal(a.members(), b.members(), equal);
 }
 
 }  // namespace chaos::tensor

@@ -14,6 +14,8 @@ using Clock = std::chrono::steady_clock;
 // So long a message is looked for before the thread sleeps, where messages usually come within that: waking it costs as
 // much. Elsewhere looking would only keep others from computing.
 constexpr std::chrono::microseconds spinning{200};
+// Many times what it takes to fetch some weights.
+constexpr std::chrono::microseconds long_wait{500};
 constexpr double wait_gain = 0.125;
 constexpr std::chrono::milliseconds longest_sleep{100};
 // Messages of a member that may come before ours: two sums, and the end of a pass.
@@ -34,6 +36,12 @@ bool take_number(std::span<const std::byte>& bytes, std::uint64_t& number) {
     std::memcpy(&number, bytes.data(), sizeof number);
     bytes = bytes.subspan(sizeof number);
     return true;
+}
+// What each member has to say: a list of place | bytes, with their number.
+void put_entry(std::vector<std::byte>& list, std::uint64_t place, std::span<const std::byte> bytes) {
+    put_number(list, place);
+    put_number(list, bytes.size());
+    list.insert(list.end(), bytes.begin(), bytes.end());
 }
 bool take_bytes(std::span<const std::byte>& bytes, std::vector<std::byte>& taken) {
     std::uint64_t count = 0;
@@ -190,13 +198,35 @@ Result<void> LinkExchange::wait(const Done& done) {
 
 // ---- sums
 
-Result<void> LinkExchange::begin_sum(std::span<std::int64_t> sums) {
+bool LinkExchange::takes_time() const {
+    return usual_wait_s_ > std::chrono::duration<double>(long_wait).count();
+}
+
+// A message is the sums, and, with the last ones, a list of what was attached.
+LinkExchange::Bytes LinkExchange::message_of(const Sum& sum) {
+    const std::span<const std::byte> sums = std::as_bytes(sum.ours);
+    std::vector<std::byte> bytes;
+    bytes.reserve(sums.size() + sum.attached.size());
+    bytes.insert(bytes.end(), sums.begin(), sums.end());
+    bytes.insert(bytes.end(), sum.attached.begin(), sum.attached.end());
+    return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+}
+
+Result<std::span<const std::byte>> LinkExchange::attached_to(const Sum& sum, std::span<const std::byte> message) {
+    const std::size_t sums = sum.ours.size_bytes();
+    if (message.size() < sums || (!sum.last && message.size() > sums)) return nonsense();
+    return message.subspan(sums);
+}
+
+Result<void> LinkExchange::begin_sum(std::span<std::int64_t> sums, bool last) {
     if (!error_.empty()) return Error{error_};
-    sums_.push_back({.number = ++number_, .ours = sums});
+    Sum& sum = sums_.emplace_back(Sum{.number = ++number_, .ours = sums, .last = last, .attached = {}, .told = false});
+    if (last && attachment_)
+        if (const auto attachment = attachment_(); !attachment.empty())
+            put_entry(sum.attached, group_.self, attachment);
     if (group_.members.size() == 1) return {};
-    if (!is_direct()) return advance(sums_.back());
-    const std::span<const std::byte> bytes = std::as_bytes(sums);
-    const Bytes message = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+    if (!is_direct()) return advance(sum);
+    const Bytes message = message_of(sum);
     for (const NodeId peer : others()) send(peer, number_, up, message);
     return {};
 }
@@ -204,7 +234,8 @@ Result<void> LinkExchange::begin_sum(std::span<std::int64_t> sums) {
 Result<void> LinkExchange::add(Sum& sum, std::span<const NodeId> from) {
     for (const NodeId peer : from) {
         const std::vector<std::byte>& theirs = *here(sum.number, peer, up);
-        if (theirs.size() != sum.ours.size_bytes()) return nonsense();
+        CHAOS_TRY(const auto attached, attached_to(sum, theirs));
+        sum.attached.insert(sum.attached.end(), attached.begin(), attached.end());
         const auto* values = reinterpret_cast<const std::int64_t*>(theirs.data());
         for (std::size_t i = 0; i < sum.ours.size(); ++i)
             sum.ours[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.ours[i]) +
@@ -218,8 +249,7 @@ Result<void> LinkExchange::advance(Sum& sum) {
     const std::vector<NodeId> below = children();
     if (!sum.told && all_here(sum.number, below)) {
         CHAOS_CHECK(add(sum, below));
-        const std::span<const std::byte> bytes = std::as_bytes(sum.ours);
-        const Bytes message = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+        const Bytes message = message_of(sum);
         if (!is_root()) send(parent(), sum.number, up, message);
         if (is_root())
             for (const NodeId child : below) send(child, sum.number, down, message);
@@ -248,10 +278,15 @@ Result<void> LinkExchange::end_sum() {
         CHAOS_CHECK(add(sum, others()));
     } else if (!is_root()) {
         const std::vector<std::byte>& all = *here(sum.number, parent(), down);
-        if (all.size() != sum.ours.size_bytes()) return nonsense();
-        std::memcpy(sum.ours.data(), all.data(), all.size());
+        CHAOS_TRY(const auto attached, attached_to(sum, all));
+        sum.attached.assign(attached.begin(), attached.end());
+        std::memcpy(sum.ours.data(), all.data(), sum.ours.size_bytes());
         const Bytes message = std::make_shared<const std::vector<std::byte>>(all);
         for (const NodeId child : children()) send(child, sum.number, down, message);
+    }
+    if (sum.last) {
+        attached_.assign(group_.members.size(), {});
+        CHAOS_CHECK(take_list(sum.attached, attached_));
     }
     forget(sum.number);
     sums_.pop_front();
@@ -260,13 +295,10 @@ Result<void> LinkExchange::end_sum() {
 
 // ---- the end of a pass
 
-// A list of: place | attachment, with its size | what was told, with its size
-Result<void> LinkExchange::take_told(std::span<const std::byte> framed) {
-    while (!framed.empty()) {
+Result<void> LinkExchange::take_list(std::span<const std::byte> list, std::vector<std::vector<std::byte>>& into) {
+    while (!list.empty()) {
         std::uint64_t place = 0;
-        if (!take_number(framed, place) || place >= group_.members.size() || !take_bytes(framed, attached_[place]) ||
-            !take_bytes(framed, told_[place]))
-            return nonsense();
+        if (!take_number(list, place) || place >= into.size() || !take_bytes(list, into[place])) return nonsense();
     }
     return {};
 }
@@ -274,19 +306,13 @@ Result<void> LinkExchange::take_told(std::span<const std::byte> framed) {
 Result<std::span<const std::vector<std::byte>>> LinkExchange::collect(std::vector<std::byte> ours) {
     if (!error_.empty()) return Error{error_};
     CHAOS_ASSERT(sums_.empty());
-    std::vector<std::byte> framed;
-    const std::vector<std::byte> attachment = attachment_ ? attachment_() : std::vector<std::byte>();
-    put_number(framed, group_.self);
-    put_number(framed, attachment.size());
-    framed.insert(framed.end(), attachment.begin(), attachment.end());
-    put_number(framed, ours.size());
-    framed.insert(framed.end(), ours.begin(), ours.end());
+    std::vector<std::byte> list;
+    put_entry(list, group_.self, ours);
     ++number_;
-    CHAOS_CHECK(take_told(framed));
     if (is_direct())
-        CHAOS_CHECK(collect_directly(std::make_shared<const std::vector<std::byte>>(std::move(framed))));
+        CHAOS_CHECK(collect_directly(std::make_shared<const std::vector<std::byte>>(std::move(list))));
     else
-        CHAOS_CHECK(collect_by_tree(std::move(framed)));
+        CHAOS_CHECK(collect_by_tree(std::move(list)));
     forget(number_);
     return std::span<const std::vector<std::byte>>(told_);
 }
@@ -294,7 +320,8 @@ Result<std::span<const std::vector<std::byte>>> LinkExchange::collect(std::vecto
 Result<void> LinkExchange::collect_directly(const Bytes& ours) {
     for (const NodeId peer : others()) send(peer, number_, up, ours);
     CHAOS_CHECK(wait([&] { return all_here(number_, others()); }));
-    for (const NodeId peer : others()) CHAOS_CHECK(take_told(*here(number_, peer, up)));
+    CHAOS_CHECK(take_list(*ours, told_));
+    for (const NodeId peer : others()) CHAOS_CHECK(take_list(*here(number_, peer, up), told_));
     return {};
 }
 
@@ -312,7 +339,7 @@ Result<void> LinkExchange::collect_by_tree(std::vector<std::byte> ours) {
     }
     const Bytes all = std::make_shared<const std::vector<std::byte>>(std::move(ours));
     for (const NodeId child : below) send(child, number_, down, all);
-    return take_told(*all);
+    return take_list(*all, told_);
 }
 
 }  // namespace chaos::tensor

@@ -51,6 +51,7 @@ struct Group {
     // The place of each one's parent, the root's is its own; empty: direct.
     std::vector<std::size_t> parents;
     bool halves = true;                   // as infer::Exchange::by_halves()
+    bool whole_heads = false;             // likewise
     std::uint64_t max_message_bytes = 0;  // the longest that anybody has to say
 };
 
@@ -67,13 +68,15 @@ public:
     void interrupt(const std::string& why);
     [[nodiscard]] bool interrupted() const { return !error_.empty(); }
 
-    // Rides on what we tell at the end of the next pass: asked for when that leaves.
+    // Rides on the last sum of every pass: asked for when that leaves.
     void attach(std::function<std::vector<std::byte>()> what) { attachment_ = std::move(what); }
-    // What a member attached to the pass that was collected last.
+    // What a member attached to the last pass.
     [[nodiscard]] const std::vector<std::byte>& attached_by(std::size_t place) const { return attached_[place]; }
 
     [[nodiscard]] bool by_halves() const override { return group_.halves; }
-    Result<void> begin_sum(std::span<std::int64_t> sums) override;
+    [[nodiscard]] bool whole_heads() const override { return group_.whole_heads; }
+    [[nodiscard]] bool takes_time() const override;
+    Result<void> begin_sum(std::span<std::int64_t> sums, bool last) override;
     Result<void> end_sum() override;
     void between() override { loop_.poll(); }
     Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) override;
@@ -104,7 +107,9 @@ private:
     struct Sum {
         std::uint64_t number = 0;
         std::span<std::int64_t> ours;
-        bool told = false;  // to the parent, or, by the root, to the children
+        bool last = false;                // of a pass
+        std::vector<std::byte> attached;  // to it, as far as we know: a list
+        bool told = false;                // to the parent, or, by the root, to the children
     };
     using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 
@@ -128,7 +133,9 @@ private:
     [[nodiscard]] Result<void> wait(const Done& done);
     [[nodiscard]] Result<void> collect_directly(const Bytes& ours);
     [[nodiscard]] Result<void> collect_by_tree(std::vector<std::byte> ours);
-    [[nodiscard]] Result<void> take_told(std::span<const std::byte> framed);
+    [[nodiscard]] Result<void> take_list(std::span<const std::byte> list, std::vector<std::vector<std::byte>>& into);
+    [[nodiscard]] static Bytes message_of(const Sum& sum);
+    [[nodiscard]] Result<std::span<const std::byte>> attached_to(const Sum& sum, std::span<const std::byte> message);
 
     asio::io_context& loop_;
     net::Links* links_ = nullptr;

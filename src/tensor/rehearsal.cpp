@@ -20,17 +20,21 @@ constexpr std::chrono::milliseconds long_enough{400};
 
 }  // namespace
 
-Rehearsal::Rehearsal(const infer::Model& model, infer::Pool& pool, std::size_t context, std::function<bool()> go_on)
-    : model_(model), pool_(pool), go_on_(std::move(go_on)), context_(context), engine_(model, pool, this) {}
+Rehearsal::Rehearsal(const infer::Model& model, infer::Pool& pool, const Setting& setting, std::function<bool()> go_on)
+    : model_(model),
+      pool_(pool),
+      go_on_(std::move(go_on)),
+      context_(std::min(enough_context, setting.most_context)),
+      whole_heads_(setting.whole_heads),
+      engine_(model, pool, this) {}
 
-Result<std::unique_ptr<Rehearsal>> Rehearsal::make(const infer::Model& model, infer::Pool& pool, infer::KvType kv_type,
-                                                   std::size_t most_context, std::function<bool()> go_on) {
-    std::unique_ptr<Rehearsal> rehearsal(
-        new Rehearsal(model, pool, std::min(enough_context, most_context), std::move(go_on)));
+Result<std::unique_ptr<Rehearsal>> Rehearsal::make(const infer::Model& model, infer::Pool& pool, const Setting& setting,
+                                                   std::function<bool()> go_on) {
+    std::unique_ptr<Rehearsal> rehearsal(new Rehearsal(model, pool, setting, std::move(go_on)));
     CHAOS_TRY(infer::Scheduler scheduler,
               infer::Scheduler::make(rehearsal->engine_, {.sequences = 1,
                                                           .context = rehearsal->context_,
-                                                          .kv_type = kv_type,
+                                                          .kv_type = setting.kv_type,
                                                           .speculate = false,
                                                           .batch = infer::Engine::max_tokens}));
     rehearsal->scheduler_.emplace(std::move(scheduler));
@@ -66,7 +70,7 @@ void Rehearsal::end_piece() {
     last_ = now;
 }
 
-Result<void> Rehearsal::begin_sum(std::span<std::int64_t>) {
+Result<void> Rehearsal::begin_sum(std::span<std::int64_t>, bool) {
     end_piece();
     if (!go_on_()) return Error{"something else is to be done"};
     return {};

@@ -34,8 +34,13 @@ public:
     // `model` and `pool` must outlive it. `go_on` is called several times during a pass; false: the pass ends at once.
     // Its keys and values are those of `most_context` tokens or fewer: who has not filled caches for that many yet
     // takes no more memory than it will.
-    static Result<std::unique_ptr<Rehearsal>> make(const infer::Model& model, infer::Pool& pool, infer::KvType kv_type,
-                                                   std::size_t most_context, std::function<bool()> go_on);
+    struct Setting {
+        infer::KvType kv_type = infer::KvType::f16;
+        std::size_t most_context = 0;
+        bool whole_heads = false;  // as infer::Exchange's
+    };
+    static Result<std::unique_ptr<Rehearsal>> make(const infer::Model& model, infer::Pool& pool, const Setting& setting,
+                                                   std::function<bool()> go_on);
 
     // One token. False: it is over.
     [[nodiscard]] bool pass();
@@ -44,9 +49,10 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
-    Rehearsal(const infer::Model& model, infer::Pool& pool, std::size_t context, std::function<bool()> go_on);
+    Rehearsal(const infer::Model& model, infer::Pool& pool, const Setting& setting, std::function<bool()> go_on);
 
-    Result<void> begin_sum(std::span<std::int64_t> sums) override;
+    [[nodiscard]] bool whole_heads() const override { return whole_heads_; }
+    Result<void> begin_sum(std::span<std::int64_t> sums, bool last) override;
     Result<void> end_sum() override { return {}; }
     Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) override;
     void end_piece();
@@ -55,6 +61,7 @@ private:
     infer::Pool& pool_;
     std::function<bool()> go_on_;
     std::size_t context_;
+    bool whole_heads_;
     infer::Engine engine_;
     std::optional<infer::Scheduler> scheduler_;
     std::vector<std::vector<std::byte>> told_;

@@ -329,6 +329,7 @@ void Session::start() {
         team->group.self = place;
         team->group.generation = division.generation();
         team->group.halves = division.halves();
+        team->group.whole_heads = division.whole_heads();
         for (const wire::Division::Member& member : division.members()) {
             team->group.members.push_back(node_from(member.node()));
             if (!division.direct()) team->group.parents.push_back(member.parent());
@@ -437,10 +438,14 @@ void Session::begin_rehearsal() {
     // A streamed slice takes what its disk takes, which is known.
     const bool useful = model != nullptr && model->window() == nullptr && bytes > 0 && differs(bytes, rehearsed_bytes_);
     if (useful && may_rehearse()) {
-        auto rehearsal = Rehearsal::make(*model, *team_->loaded.pool, options_.kv_type, team_->portion.context, [this] {
-            loop_.poll();
-            return may_rehearse();
-        });
+        auto rehearsal = Rehearsal::make(*model, *team_->loaded.pool,
+                                         {.kv_type = options_.kv_type,
+                                          .most_context = team_->portion.context,
+                                          .whole_heads = team_->group.whole_heads},
+                                         [this] {
+                                             loop_.poll();
+                                             return may_rehearse();
+                                         });
         if (rehearsal) {
             rehearsal_ = std::move(*rehearsal);
             return;

@@ -26,13 +26,17 @@ using test::Ids;
 // Members in threads of one process that meet at every exchange.
 class Meeting {
 public:
-    explicit Meeting(std::size_t members)
-        : sums_(members), told_(members), all_here_(static_cast<std::ptrdiff_t>(members)) {}
+    Meeting(std::size_t members, bool whole_heads)
+        : whole_heads_(whole_heads), sums_(members), told_(members), all_here_(static_cast<std::ptrdiff_t>(members)) {}
 
     class Member final : public Exchange {
     public:
         Member(Meeting& meeting, std::size_t place) : meeting_(meeting), place_(place) {}
-        Result<void> begin_sum(std::span<std::int64_t> sums) override {
+        [[nodiscard]] bool whole_heads() const override { return meeting_.whole_heads_; }
+        [[nodiscard]] bool takes_time() const override { return place_ % 2 == 1; }
+        Result<void> begin_sum(std::span<std::int64_t> sums, bool last) override {
+            EXPECT_FALSE(under_way_.size() == 1 && was_last_);
+            was_last_ = last;
             EXPECT_LT(under_way_.size(), 2U);
             under_way_.push_back(sums);
             return {};
@@ -49,6 +53,8 @@ public:
             return {};
         }
         Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) override {
+            EXPECT_TRUE(was_last_);
+            EXPECT_FALSE(meeting_.whole_heads_);
             meeting_.told_[place_] = std::move(ours);
             meeting_.all_here_.arrive_and_wait();
             heard_ = meeting_.told_;
@@ -59,11 +65,13 @@ public:
     private:
         Meeting& meeting_;
         std::size_t place_;
+        bool was_last_ = false;
         std::deque<std::span<std::int64_t>> under_way_;
         std::vector<std::vector<std::byte>> heard_;
     };
 
 private:
+    bool whole_heads_;
     std::vector<std::vector<std::int64_t>> sums_;
     std::vector<std::vector<std::byte>> told_;
     std::barrier<> all_here_;
@@ -92,7 +100,9 @@ std::vector<Slice> divided(const Config& config, std::size_t members, std::mt199
 // What every member makes of the tokens, each in its own thread.
 template <class Work>
 void together(const std::filesystem::path& path, std::span<const Slice> slices, const Work& work) {
-    Meeting meeting(slices.size());
+    const bool whole_heads =
+        std::ranges::all_of(slices, [&](const Slice& each) { return each.vocab == slices.front().vocab; });
+    Meeting meeting(slices.size(), whole_heads);
     std::vector<std::jthread> threads;
     for (std::size_t place = 0; place < slices.size(); ++place) {
         threads.emplace_back([&, place] {
@@ -130,11 +140,14 @@ TEST(Slices, TogetherHaveTheLogitsOfTheWhole) {
         test::Loaded alone(path);
         const auto wanted = logits_of(*alone.engine, ids, 40);
         for (const std::size_t members : {1U, 2U, 3U, 5U}) {
-            const auto slices = divided(alone.model->config(), members, random);
-            together(path, slices, [&](std::size_t place, Engine& engine) {
+            auto slices = divided(alone.model->config(), members, random);
+            const auto compute = [&](std::size_t place, Engine& engine) {
                 EXPECT_EQ(logits_of(engine, ids, 40), wanted) << name << ", member " << place << " of " << members;
                 EXPECT_EQ(logits_of(engine, ids, 7), wanted) << name << ", member " << place << " of " << members;
-            });
+            };
+            together(path, slices, compute);
+            for (Slice& each : slices) each.vocab = whole(alone.model->config()).vocab;
+            together(path, slices, compute);
         }
     }
 }

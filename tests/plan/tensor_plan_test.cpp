@@ -53,11 +53,11 @@ void expect_sound(const TensorRequest& request, const TensorPlan& plan) {
         }
         ASSERT_EQ(share.heads.first, heads);
         ASSERT_EQ(share.ffn.first, ffn);
-        ASSERT_EQ(share.vocab.first, vocab);
+        ASSERT_EQ(share.vocab.first, plan.whole_heads ? 0 : vocab);
         ASSERT_EQ(share.heads.count % model.head_unit, 0U);
         heads += share.heads.count;
         ffn += share.ffn.count;
-        vocab += share.vocab.count;
+        vocab = plan.whole_heads ? share.vocab.count : vocab + share.vocab.count;
         const std::uint64_t group = model.heads / model.kv_heads;
         if (share.heads.count > 0) {
             ASSERT_EQ(share.kv_heads.first, share.heads.first / group);
@@ -112,6 +112,36 @@ TEST(TensorPlan, IsTheBestOfAll) {
         }
     }
     std::cout << refused << " refused, " << together << " over several devices, " << streaming << " streaming\n";
+}
+
+TEST(TensorPlan, HeadsAreWholeWhereThatIsFaster) {
+    std::mt19937_64 random(test::fresh_seed());
+    int whole = 0;
+    int divided = 0;
+    for (const test::TensorKind& kind : small_kinds()) {
+        for (int i = 0; i < 10; ++i) {
+            TensorRequest request = test::random_tensor_request(random, kind);
+            const auto before = plan_tensor(request);
+            request.whole_heads = true;
+            const auto plan = plan_tensor(request);
+            ASSERT_EQ(plan.ok(), before.ok());
+            if (!plan || plan->exchange == TensorExchange::alone) continue;
+            ASSERT_NO_FATAL_FAILURE(expect_sound(request, *plan));
+            if (plan->whole_heads) {
+                EXPECT_LT(plan->predicted_ns, before->predicted_ns);
+                EXPECT_LT(plan->exchange_ns, before->exchange_ns);
+                EXPECT_NE(plan->hash, before->hash);
+                EXPECT_THAT(plan->reasons, Contains(HasSubstr("the whole head")));
+                EXPECT_EQ(predict_anew(request, *plan).predicted_ns, plan->predicted_ns);
+                ++whole;
+            } else {
+                EXPECT_EQ(plan->shares, before->shares);
+                ++divided;
+            }
+        }
+    }
+    EXPECT_GT(whole, 0);
+    EXPECT_GT(divided, 0);
 }
 
 TEST(TensorPlan, MoreIsNeverSlower) {

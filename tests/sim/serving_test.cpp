@@ -111,6 +111,23 @@ TEST(Serving, NoTimeIsLost) {
     EXPECT_EQ(outcome.messages, 4U * (2 * 32 + 1) * 6);
 }
 
+// Nobody waits for the logits of others.
+TEST(Serving, WholeHeadsSpareAnExchange) {
+    TensorRequest request = mesh(small(), 2, giga, 2'000'000);
+    request.everyone = true;
+    request.whole_heads = true;
+    for (const TensorExchange exchange : {TensorExchange::direct, TensorExchange::star}) {
+        request.exchanges = {exchange};
+        const auto plan = plan_tensor(request);
+        ASSERT_TRUE(plan.ok()) << plan.error().message;
+        ASSERT_TRUE(plan->whole_heads);
+        EXPECT_EQ(simulate_serving(request, *plan, 4).messages, 4U * 2 * 16 * 2);
+        const double ratio = ratio_of(request, *plan);
+        EXPECT_GT(ratio, 0.95);
+        EXPECT_LT(ratio, 1.05);
+    }
+}
+
 TEST(Serving, IsCloseToWhatWasPredicted) {
     std::mt19937_64 random(plan::test::fresh_seed());
     const auto pick = [&](std::uint64_t least, std::uint64_t most) { return least + random() % (most - least + 1); };

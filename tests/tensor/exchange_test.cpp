@@ -138,8 +138,8 @@ TEST(Exchange, EverybodyHasTheSameSumsInEveryShape) {
                     const std::size_t length = round == 6 ? 300'000 : 2048;
                     auto first = numbers(place, round, length);
                     auto second = numbers(place, round + 1, 100);
-                    ASSERT_TRUE(peer.exchange.begin_sum(first));
-                    ASSERT_TRUE(peer.exchange.begin_sum(second));
+                    ASSERT_TRUE(peer.exchange.begin_sum(first, false));
+                    ASSERT_TRUE(peer.exchange.begin_sum(second, true));
                     ASSERT_TRUE(peer.exchange.end_sum());
                     ASSERT_EQ(first, sum_of(count, round, length)) << "round " << round;
                     ASSERT_TRUE(peer.exchange.end_sum());
@@ -166,17 +166,17 @@ TEST(Exchange, AnInterruptionEndsTheWaitAndTheNextGenerationGoesOn) {
             // It takes no part until the others have given up.
             while (!interrupted.try_wait()) peer.loop.run_one_for(std::chrono::milliseconds(1));
         } else {
-            ASSERT_TRUE(peer.exchange.begin_sum(sums));
+            ASSERT_TRUE(peer.exchange.begin_sum(sums, false));
             asio::post(peer.loop, [&] { peer.exchange.interrupt("there is another view"); });
             const auto ended = peer.exchange.end_sum();
             ASSERT_FALSE(ended);
             EXPECT_EQ(ended.error().message, "there is another view");
-            EXPECT_FALSE(peer.exchange.begin_sum(sums));
+            EXPECT_FALSE(peer.exchange.begin_sum(sums, false));
             interrupted.count_down();
         }
         peer.exchange.begin(peers.group(place, 2, {}));
         auto again = numbers(place, 7, 1000);
-        ASSERT_TRUE(peer.exchange.begin_sum(again));
+        ASSERT_TRUE(peer.exchange.begin_sum(again, false));
         ASSERT_TRUE(peer.exchange.end_sum());
         EXPECT_EQ(again, sum_of(3, 7, 1000));
     });
@@ -187,7 +187,7 @@ TEST(Exchange, WhatMakesNoSenseIsAnErrorOrSkipped) {
     peers.together([&](std::size_t place, Peer& peer) {
         peer.exchange.begin(peers.group(place, 5, {}));
         auto sums = numbers(place, 0, place == 0 ? 10 : 20);
-        ASSERT_TRUE(peer.exchange.begin_sum(sums));
+        ASSERT_TRUE(peer.exchange.begin_sum(sums, false));
         EXPECT_FALSE(peer.exchange.end_sum());
     });
     LinkExchange& exchange = peers.peers[0]->exchange;

@@ -144,6 +144,10 @@ TEST_F(Alone, TakesNoNonsense) {
     beyond.mutable_division()->mutable_members(1)->mutable_ffn()->set_count(1 << 30);
     session_.received(leader, beyond);
     EXPECT_FALSE(session_.ready());
+    wire::Work partial = division(1 << 20, 2, false);
+    partial.mutable_division()->set_whole_heads(true);
+    session_.received(leader, partial);
+    EXPECT_FALSE(session_.ready());
     session_.received({3, 0}, division(1 << 20, 2, false));
     EXPECT_FALSE(session_.ready());
     session_.received(leader, division(1 << 20, 2, false));
