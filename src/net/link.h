@@ -146,6 +146,12 @@ private:
 
 [[nodiscard]] std::vector<std::byte> frame_of(const wire::Control& message);
 
+// Somebody who has not said yet who it is.
+struct Stranger {
+    StreamPtr stream;
+    tcp::endpoint from;
+};
+
 struct LinksState : std::enable_shared_from_this<LinksState> {
     LinksState(asio::io_context& loop, const SecretKey& key, const Credential& credential, const LinkOptions& options,
                LinkEvents& events, BulkReceiver& receiver);
@@ -160,7 +166,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     std::map<NodeId, std::shared_ptr<Link>> links;
     std::set<std::shared_ptr<Link>> closing;  // on purpose, once what was sent before has left
     std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
-    std::set<StreamPtr> strangers;
+    std::vector<Stranger> strangers;  // the oldest first
     std::map<NodeId, int> dialling;
     // The other end closed the connection, but ours, on its way, is the one that stays: the link is not gone yet.
     std::set<NodeId> orphans;
@@ -191,6 +197,7 @@ struct LinksState : std::enable_shared_from_this<LinksState> {
     awaitable<Result<void>> dial_control(NodeId peer, const std::string& address, NodeId& who);
     awaitable<Result<void>> install(Greeted greeted, StreamPtr stream, bool dialled, std::string address);
     awaitable<bool> answers(std::shared_ptr<Link> link);
+    void make_room();
     void turn_away(const std::string& who, const std::string& why, Cause cause);
     void prepare_bulk(Stream& stream) const;
     void share_limits();

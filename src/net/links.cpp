@@ -37,16 +37,20 @@ std::uint64_t random_number() {
     return number;
 }
 
-// One of those who have not said who they are; until it goes out of scope.
-class Stranger {
+// A stranger for as long as this lives, unless it had to make room before.
+class StaysAStranger {
 public:
-    Stranger(std::set<StreamPtr>& all, StreamPtr stream) : all_(all), stream_(std::move(stream)) {}
-    ~Stranger() { all_.erase(stream_); }
-    Stranger(const Stranger&) = delete;
-    Stranger& operator=(const Stranger&) = delete;
+    StaysAStranger(std::vector<Stranger>& all, StreamPtr stream) : all_(all), stream_(std::move(stream)) {}
+    ~StaysAStranger() {
+        std::erase_if(all_, [&](const Stranger& each) { return each.stream == stream_; });
+    }
+    StaysAStranger(const StaysAStranger&) = delete;
+    StaysAStranger& operator=(const StaysAStranger&) = delete;
+
+    [[nodiscard]] bool made_room() const { return std::ranges::find(all_, stream_, &Stranger::stream) == all_.end(); }
 
 private:
-    std::set<StreamPtr>& all_;
+    std::vector<Stranger>& all_;
     StreamPtr stream_;
 };
 
@@ -140,12 +144,9 @@ awaitable<void> LinksState::greet(std::shared_ptr<LinksState>, tcp::socket socke
     boost::system::error_code gone;
     const tcp::endpoint from = socket.remote_endpoint(gone);
     if (gone || stopped) co_return;
-    if (strangers.size() >= options.max_strangers) {
-        turn_away(to_text(from), "too many connections have not said who they are", &LinkCounters::too_many);
-        co_return;
-    }
+    if (strangers.size() >= options.max_strangers) make_room();
     auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
-    strangers.insert(stream);
+    strangers.push_back({.stream = stream, .from = from});
     if (const auto pause = handshakes.take(1, Allowance::Clock::now()); pause.count() > 0) {
         ++counters.handshakes_delayed;
         asio::steady_timer timer(loop, pause);
@@ -153,6 +154,19 @@ awaitable<void> LinksState::greet(std::shared_ptr<LinksState>, tcp::socket socke
         if (stopped) co_return;
     }
     asio::co_spawn(loop, welcome(std::move(stream), to_text(from)), asio::detached);
+}
+
+// The oldest of those that came from where most came from has to go: whoever says who it is does so at once, and
+// whoever keeps many waiting only gets into its own way.
+void LinksState::make_room() {
+    std::map<asio::ip::address, std::size_t> crowds;
+    for (const Stranger& each : strangers) ++crowds[each.from.address()];
+    const auto crowd = std::ranges::max_element(crowds, {}, [](const auto& each) { return each.second; });
+    const auto oldest =
+        std::ranges::find(strangers, crowd->first, [](const Stranger& each) { return each.from.address(); });
+    turn_away(to_text(oldest->from), "too many connections have not said who they are", &LinkCounters::too_many);
+    oldest->stream->close();
+    strangers.erase(oldest);
 }
 
 void LinksState::turn_away(const std::string& who, const std::string& why, Cause cause) {
@@ -185,10 +199,10 @@ awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream, Cause& 
 awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
     const std::shared_ptr<LinksState> keep = shared_from_this();
     const Watchdog watchdog(loop, stream, options.handshake_limit);
-    const Stranger stranger(strangers, stream);
+    const StaysAStranger stranger(strangers, stream);
     Cause cause = nullptr;
     Result<Greeted> greeted = co_await greet(*stream, cause);
-    if (stopped) co_return stream->close();
+    if (stopped || stranger.made_room()) co_return stream->close();
     std::string why = greeted ? "" : watchdog.cause_of(greeted.error()).message;
     if (greeted && greeted->hello.purpose() == wire::Hello::BULK) {
         const auto link = links.find(greeted->peer);
@@ -482,7 +496,7 @@ void Links::close(NodeId peer) {
 void Links::stop() {
     state_->stopped = true;
     for (const auto& acceptor : state_->acceptors) acceptor->close();
-    for (const StreamPtr& stranger : state_->strangers) stranger->close();
+    for (const Stranger& stranger : state_->strangers) stranger.stream->close();
     while (!state_->links.empty()) state_->links.begin()->second->end("this node stops");
     while (!state_->closing.empty()) {
         const std::shared_ptr<Link> link = *state_->closing.begin();

@@ -46,7 +46,7 @@ using cluster::NodeId;
 struct LinkOptions {
     std::uint32_t bulk_connections = 2;
     std::chrono::milliseconds handshake_limit{5000};
-    std::size_t max_strangers = 64;            // connections that have not said who they are
+    std::size_t max_strangers = 64;            // connections that have not said who they are; more drive out others
     std::size_t max_waiting_bytes = 32 << 20;  // of control messages to one peer; beyond that it is dropped
     // Bulk data that one peer was sent and did not confirm; beyond that it is dropped. An honest one confirms every few
     // MiB: more than that, and what a long fat pipe holds both ways, is never on its way.
@@ -125,7 +125,7 @@ struct LinkFigures {
 // Trouble with others, by cause, since this node began.
 struct LinkCounters {
     std::uint64_t turned_away = 0;           // connections, for whichever of the next four causes
-    std::uint64_t too_many = 0;              // turned away unheard: too many strangers
+    std::uint64_t too_many = 0;              // turned away unheard, because others came: too many strangers
     std::uint64_t handshake_failed = 0;      // did not get as far as a greeting, or not in time
     std::uint64_t refused = 0;               // greeted, but is not wanted
     std::uint64_t malformed = 0;             // greeting or link that ended because of what was said

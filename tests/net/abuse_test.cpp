@@ -303,6 +303,18 @@ TEST_F(Abuse, ConnectionsThatSayNothingAreFewAndShort) {
     suffer([&] { EXPECT_TRUE(welcome.link()); });
 }
 
+TEST_F(Abuse, WhoSaysWhoItIsGetsInAmongThoseWhoDoNot) {
+    suffer([&] {
+        std::vector<Connection> silent;
+        for (std::size_t i = 0; i < Node::options().max_strangers; ++i) silent.emplace_back(node.port);
+        Abuser welcome = peer();
+        EXPECT_TRUE(welcome.link());
+        EXPECT_EQ(node.counters().too_many, 1U);
+        EXPECT_EQ(node.counters().handshake_failed, 0U);
+        for (Connection& connection : silent) connection.wait_for_end();
+    });
+}
+
 TEST_F(Abuse, GarbageInsteadOfTls) {
     suffer([&] {
         for (int i = 0; i < 50; ++i) {
