@@ -87,6 +87,12 @@ Result<Foretold> measure(const Setting& setting, const fs::path& model, const fs
         nodes.push_back(std::move(node));
     }
     for (const ServedNode& node : nodes) CHAOS_CHECK(node.wait_until_with(count - 1));
+    CHAOS_CHECK(nodes.front().wait_for(
+        [&] {
+            const auto status = nodes.front().status();
+            return status && status->value("rehearsed", false);
+        },
+        "a forecast"));
     CHAOS_TRY(const Stream text, nodes.front().write(some_text(1, 8, 128)));
     CHAOS_TRY(const nlohmann::json status, nodes.front().status());
     const auto number = [&](const char* field) {

@@ -56,6 +56,8 @@ public:
     [[nodiscard]] std::optional<infer::Slice> slice() const;
     // What `chaos status --json` tells.
     [[nodiscard]] Result<nlohmann::json> status() const;
+    // Until it is so. `what` it is that does not come, for an error.
+    [[nodiscard]] Result<void> wait_for(const std::function<bool()>& condition, const std::string& what) const;
 
     // Resident memory, by /proc.
     struct Memory {
@@ -70,8 +72,6 @@ public:
 private:
     ServedNode(testbed::Process process, NodeStart start) : process_(std::move(process)), start_(std::move(start)) {}
     [[nodiscard]] std::string last_division() const;
-    // `what` it is that does not come, for an error.
-    [[nodiscard]] Result<void> wait_for(const std::function<bool()>& condition, const std::string& what) const;
 
     testbed::Process process_;
     NodeStart start_;

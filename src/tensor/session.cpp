@@ -163,6 +163,7 @@ void Session::received_forecast(NodeId from, const wire::Forecast& message) {
     if (stage_ != Stage::whole || from != team_->leader || message.generation() != team_->generation()) return;
     // What was expected of tokens that have come is not changed by them.
     if (paces_.mean_s()) return;
+    team_->forecast = true;
     const std::string before = words_for(*team_);
     team_->division.set_predicted_ns(message.predicted_ns());
     if (const std::string words = words_for(*team_); words != before) ports_.note(words);
@@ -515,6 +516,7 @@ Session::State Session::state() const {
     state.slice = team_->portion.slice;
     if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
     state.predicted_s = predicted_s(team_->division);
+    state.rehearsed = team_->forecast;
     state.measured_s = paces_.mean_s();
     state.measured_own_s = paces_.mean_own_s();
     return state;

@@ -156,6 +156,7 @@ public:
         std::uint64_t passes = 0;
         std::uint64_t healed = 0;              // divisions in mid-text
         double predicted_s = 0.0;              // a token
+        bool rehearsed = false;                // that is what all members found when they tried
         std::optional<double> measured_s;      // likewise, of this division
         std::optional<double> measured_own_s;  // of it, that this node computes
         std::vector<std::string> reasons;      // the leader's, for its division
@@ -180,6 +181,7 @@ private:
         // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
         bool rehearsed = false;  // or there is no need to
+        bool forecast = false;   // by what all of them rehearsed
 
         [[nodiscard]] std::uint64_t generation() const { return division.generation(); }
         [[nodiscard]] bool computes() const { return !group.members.empty(); }
