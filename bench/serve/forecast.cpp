@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace chaos::bench {
 namespace {
@@ -87,12 +88,15 @@ Result<Foretold> measure(const Setting& setting, const fs::path& model, const fs
         nodes.push_back(std::move(node));
     }
     for (const ServedNode& node : nodes) CHAOS_CHECK(node.wait_until_with(count - 1));
+    // Asking takes a process, and the nodes are timing themselves.
+    constexpr std::chrono::seconds pause{2};
+    std::this_thread::sleep_for(pause);
     CHAOS_CHECK(nodes.front().wait_for(
         [&] {
             const auto status = nodes.front().status();
             return status && status->value("rehearsed", false);
         },
-        "a forecast"));
+        "a forecast", pause));
     CHAOS_TRY(const Stream text, nodes.front().write(some_text(1, 8, 128)));
     CHAOS_TRY(const nlohmann::json status, nodes.front().status());
     const auto number = [&](const char* field) {

@@ -14,7 +14,6 @@ using nlohmann::json;
 using testbed::Process;
 
 constexpr std::chrono::seconds patience{60};
-constexpr std::chrono::milliseconds pause{5};
 
 // The number behind a word, from where the last search ended on.
 std::int64_t number_after(const std::string& text, const std::string& word, std::size_t& from) {
@@ -104,7 +103,8 @@ Result<void> ServedNode::wait_until_with(std::size_t others) const {
     return wait_for([&] { return is_with(others); }, "to compute with " + std::to_string(others) + " others");
 }
 
-Result<void> ServedNode::wait_for(const std::function<bool()>& condition, const std::string& what) const {
+Result<void> ServedNode::wait_for(const std::function<bool()>& condition, const std::string& what,
+                                  std::chrono::milliseconds pause) const {
     const auto limit = std::chrono::steady_clock::now() + patience;
     while (!condition()) {
         if (process_.ended()) return Error{"chaos serve ended: " + process_.out() + process_.err()};

@@ -56,8 +56,9 @@ public:
     [[nodiscard]] std::optional<infer::Slice> slice() const;
     // What `chaos status --json` tells.
     [[nodiscard]] Result<nlohmann::json> status() const;
-    // Until it is so. `what` it is that does not come, for an error.
-    [[nodiscard]] Result<void> wait_for(const std::function<bool()>& condition, const std::string& what) const;
+    // Until it is so; asked with pauses between. `what` it is that does not come, for an error.
+    [[nodiscard]] Result<void> wait_for(const std::function<bool()>& condition, const std::string& what,
+                                        std::chrono::milliseconds pause = std::chrono::milliseconds(5)) const;
 
     // Resident memory, by /proc.
     struct Memory {
