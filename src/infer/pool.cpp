@@ -25,9 +25,9 @@ using Clock = std::chrono::steady_clock;
 // As long as the pieces of a token's work are apart. Longer, and a thread that spins keeps another from working where
 // cores are shared.
 constexpr std::chrono::microseconds spin_time{20};
-// A thread is late when its chunk takes so much longer than others did.
-constexpr int late_chunks = 4;
-constexpr std::chrono::microseconds late_time{200};
+// What threads may have saved without having to rest when they are late for the first time, and at most.
+constexpr std::chrono::microseconds first_credit{200};
+constexpr std::chrono::milliseconds most_credit{10};
 constexpr std::chrono::milliseconds shortest_rest{5};
 // Each rest ends with a try that may cost some milliseconds.
 constexpr std::chrono::milliseconds longest_rest{2560};
@@ -48,7 +48,7 @@ void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
 
 }  // namespace
 
-Pool::Pool(std::size_t threads) : helpers_(threads - 1), rest_(shortest_rest) {
+Pool::Pool(std::size_t threads) : helpers_(threads - 1), rest_(shortest_rest), credit_(first_credit) {
     CHAOS_ASSERT(threads >= 1);
     for (std::size_t i = 0; i + 1 < threads; ++i) workers_.emplace_back([this, i] { serve(i); });
 }
@@ -79,13 +79,16 @@ void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
     const Clock::time_point own_end = Clock::now();
     wait_for_others(chunks);
     const Clock::time_point end = Clock::now();
-    const Clock::duration patience =
-        (own_end - start) / static_cast<std::ptrdiff_t>(std::max<std::size_t>(taken, 1)) * late_chunks + late_time;
-    if (end - own_end > patience) {
+    // What the caller would have needed for the others' chunks, less what it waited for them.
+    const Clock::duration chunk = (own_end - start) / static_cast<std::ptrdiff_t>(std::max<std::size_t>(taken, 1));
+    const Clock::duration saved = chunk * static_cast<std::ptrdiff_t>(chunks - taken) - (end - own_end);
+    credit_ = std::min<Clock::duration>(credit_ + saved, most_credit);
+    if (credit_ < Clock::duration::zero()) {
         helpers_ = helpers_ - 1;
         rest_until_ = end + rest_;
         rest_ = std::min<Clock::duration>(2 * rest_, longest_rest);
         helped_ = {};
+        credit_ = first_credit;
     } else if (taken < chunks) {
         // Time in which there was nothing to do proves nothing.
         helped_ += end - start;

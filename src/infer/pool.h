@@ -2,9 +2,9 @@
 // others use takes fewer, and one that sleeps through it is not waited for. Waiting threads look for work for some
 // microseconds, then sleep in the kernel.
 //
-// A thread that loses its core in the middle of a chunk keeps all others waiting. When that happens, the pool goes on
-// with one thread less for a while, the longer the more often it happens, until threads have helped for as long as they
-// last rested: beside a busy neighbour two threads are not slower than one.
+// A thread that loses its core in the middle of a chunk keeps all others waiting. Where that costs more than threads
+// have saved lately, the pool goes on with one thread less for a while, the longer the more often it happens, until
+// threads have helped for as long as they last rested: beside a busy neighbour two threads are not slower than one.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,8 @@ private:
     std::atomic<std::size_t> helpers_{0};  // workers that take chunks now: those with a lower index
     std::chrono::steady_clock::time_point rest_until_{};
     std::chrono::steady_clock::duration rest_{};    // of a worker, the next time one is late
-    std::chrono::steady_clock::duration helped_{};  // workers, since one was late
+    std::chrono::steady_clock::duration helped_{};  // workers, since one had to rest
+    std::chrono::steady_clock::duration credit_{};  // that they have saved, less what they were waited for
 
     std::vector<std::thread> workers_;
 };
