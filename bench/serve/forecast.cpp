@@ -94,7 +94,7 @@ Result<Foretold> measure(const Setting& setting, const fs::path& model, const fs
     CHAOS_CHECK(nodes.front().wait_for(
         [&] {
             const auto status = nodes.front().status();
-            return status && status->value("rehearsed", false);
+            return status && status->value("forecast", false);
         },
         "a forecast", pause));
     CHAOS_TRY(const Stream text, nodes.front().write(some_text(1, 8, 128)));

@@ -114,7 +114,7 @@ json ServingControl::status() const {
                   {"vocab", range_of(state.slice.vocab)},
                   {"weight_bytes", state.weight_bytes}}},
                 {"predicted_ms_per_token", state.predicted_s > 0.0 ? json(state.predicted_s * 1e3) : json()},
-                {"rehearsed", state.rehearsed},
+                {"forecast", state.forecast},
                 {"measured_ms_per_token", milliseconds_of(state.measured_s)},
                 {"measured_own_ms_per_token", milliseconds_of(state.measured_own_s)},
                 {"texts", state.texts},

@@ -239,8 +239,7 @@ std::string serving_lines(const json& status) {
         "serves " + text_of(status, "model") +
         (together > 1 ? format(", computed by %zu nodes (%s)", together, text_of(status, "exchange").c_str()) : ""));
     if (const auto predicted = number_of(status, "predicted_ms_per_token"))
-        parts.add(format("%.3g ms per token expected", *predicted) +
-                  (field(status, "rehearsed") == true ? " by a rehearsal" : ""));
+        parts.add(format("%.3g ms per token expected", *predicted));
     if (const auto measured = number_of(status, "measured_ms_per_token")) parts.add(format("%.3g measured", *measured));
     Parts work("; ");
     work.add(count_of(status, "texts") + " texts here, " + count_of(status, "passes") + " passes, " +

@@ -321,17 +321,20 @@ Result<void> Engine::begin_product(Lane& lane, const Linear& linear, std::size_t
 }
 
 // Whoever waits for others' sums has cold caches when they come: what is to be multiplied then is fetched meanwhile, as
-// much of it as a second cache has room for.
+// much of it as most second caches have room for.
 void Engine::bring_near(std::initializer_list<const Linear*> next) const {
     const bool waits = exchange_ != nullptr && lanes_.size() == 1 && lanes_.front().pending != nullptr;
-    if (!waits || model_.window() != nullptr || !exchange_->takes_time()) return;
-    std::size_t room = near_bytes;
-    for (const Linear* linear : next) {
-        const Matrix& matrix = linear->matrix;
-        const std::size_t bytes = std::min(room, packed_bytes(matrix.format, matrix.rows, matrix.columns));
-        for (std::size_t at = 0; at < bytes; at += line_bytes) __builtin_prefetch(matrix.packed + at, 0, second_cache);
-        room -= bytes;
-    }
+    if (!waits || model_.window() != nullptr) return;
+    exchange_->meanwhile([&] {
+        std::size_t room = near_bytes;
+        for (const Linear* linear : next) {
+            const Matrix& matrix = linear->matrix;
+            const std::size_t bytes = std::min(room, packed_bytes(matrix.format, matrix.rows, matrix.columns));
+            for (std::size_t at = 0; at < bytes; at += line_bytes)
+                __builtin_prefetch(matrix.packed + at, 0, second_cache);
+            room -= bytes;
+        }
+    });
 }
 
 Result<void> Engine::end_product(Lane& lane) {
@@ -357,6 +360,7 @@ Result<void> Engine::head() {
     }
     const auto vocab = static_cast<std::size_t>(part_.vocab);
     const bool whole = exchange_ == nullptr || exchange_->whole_heads();
+    CHAOS_ASSERT(!whole || part_.vocab == config_.vocab);
     std::vector<float>& logits = whole ? logits_ : own_logits_;
     logits.resize(asked.size() * vocab);
     if (!asked.empty() && vocab > 0) {

@@ -8,7 +8,7 @@
 //
 // Several engines may compute one model together, each with a slice of it (slice.h): all of them are given the same
 // pieces, and get the same logits, which are those of one alone. At the end of a layer's halves they add what each has,
-// at the end of all layers they tell each other logits:
+// at the end of all layers they tell each other logits, unless every one has the whole head:
 //
 //   slice 0   norm, some heads, output ──┐                    ┌── + ; norm, some columns, down ──┐
 //   slice 1   norm, some heads, output ──┴─ sum of integers ──┴── + ; norm, some columns, down ──┴─ ...

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,9 @@ public:
     [[nodiscard]] virtual Result<void> begin_sum(std::span<std::int64_t> sums, bool last) = 0;
     [[nodiscard]] virtual Result<void> end_sum() = 0;
 
-    // Whether sums usually travel for so long that there is time to do something before end_sum().
-    [[nodiscard]] virtual bool takes_time() const { return false; }
+    // Between begin_sum() and end_sum(): does something short, where sums usually travel for so long that there is
+    // time.
+    virtual void meanwhile(const std::function<void()>& /*work*/) {}
 
     // Called now and then while a pass is computed: whoever has to answer others does so.
     virtual void between() {}

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 // As long as the pieces of a token's work are apart. Longer, and a thread that spins keeps another from working where
 // cores are shared.
 constexpr std::chrono::microseconds spin_time{20};
-// What threads may have saved without having to rest when they are late for the first time, and at most.
+// A thread that begins to help may cost so much before it has saved anything; what was saved long ago counts no more.
 constexpr std::chrono::microseconds first_credit{200};
 constexpr std::chrono::milliseconds most_credit{10};
 constexpr std::chrono::milliseconds shortest_rest{5};
@@ -77,11 +77,14 @@ void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
     round_.notify_all();
     const std::size_t taken = take_chunks();
     const Clock::time_point own_end = Clock::now();
+    if (taken == chunks) return;
     wait_for_others(chunks);
     const Clock::time_point end = Clock::now();
-    // What the caller would have needed for the others' chunks, less what it waited for them.
+    // What the last helper saves: the others and the caller would have its chunks besides. It costs what is waited.
+    const auto helpers = static_cast<std::ptrdiff_t>(helpers_.load());
     const Clock::duration chunk = (own_end - start) / static_cast<std::ptrdiff_t>(std::max<std::size_t>(taken, 1));
-    const Clock::duration saved = chunk * static_cast<std::ptrdiff_t>(chunks - taken) - (end - own_end);
+    const Clock::duration saved =
+        chunk * static_cast<std::ptrdiff_t>(chunks - taken) / (helpers * helpers) - (end - own_end);
     credit_ = std::min<Clock::duration>(credit_ + saved, most_credit);
     if (credit_ < Clock::duration::zero()) {
         helpers_ = helpers_ - 1;
@@ -89,7 +92,7 @@ void Pool::run_erased(std::size_t chunks, Call call, const void* work) {
         rest_ = std::min<Clock::duration>(2 * rest_, longest_rest);
         helped_ = {};
         credit_ = first_credit;
-    } else if (taken < chunks) {
+    } else {
         // Time in which there was nothing to do proves nothing.
         helped_ += end - start;
         if (helped_ > rest_) rest_ = shortest_rest;

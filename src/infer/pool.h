@@ -2,8 +2,8 @@
 // others use takes fewer, and one that sleeps through it is not waited for. Waiting threads look for work for some
 // microseconds, then sleep in the kernel.
 //
-// A thread that loses its core in the middle of a chunk keeps all others waiting. Where that costs more than threads
-// have saved lately, the pool goes on with one thread less for a while, the longer the more often it happens, until
+// A thread that loses its core in the middle of a chunk keeps all others waiting. Where that costs more than one thread
+// has saved lately, the pool goes on with one thread less for a while, the longer the more often it happens, until
 // threads have helped for as long as they last rested: beside a busy neighbour two threads are not slower than one.
 #pragma once
 
@@ -53,7 +53,7 @@ private:
     std::chrono::steady_clock::time_point rest_until_{};
     std::chrono::steady_clock::duration rest_{};    // of a worker, the next time one is late
     std::chrono::steady_clock::duration helped_{};  // workers, since one had to rest
-    std::chrono::steady_clock::duration credit_{};  // that they have saved, less what they were waited for
+    std::chrono::steady_clock::duration credit_{};  // that one has saved, less what was waited
 
     std::vector<std::thread> workers_;
 };

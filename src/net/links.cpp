@@ -22,7 +22,6 @@
 namespace chaos::net {
 namespace {
 
-constexpr std::uint32_t link_version = 1;
 constexpr std::size_t max_greeting_bytes = 4096;  // of strangers, little is read
 
 wire::Control refusal(const std::string& why) {
@@ -37,22 +36,15 @@ std::uint64_t random_number() {
     return number;
 }
 
-// A stranger for as long as this lives, unless it had to make room before.
-class StaysAStranger {
-public:
-    StaysAStranger(std::vector<Stranger>& all, StreamPtr stream) : all_(all), stream_(std::move(stream)) {}
-    ~StaysAStranger() {
-        std::erase_if(all_, [&](const Stranger& each) { return each.stream == stream_; });
-    }
-    StaysAStranger(const StaysAStranger&) = delete;
-    StaysAStranger& operator=(const StaysAStranger&) = delete;
+constexpr const char* too_many_strangers = "too many connections have not said who they are";
 
-    [[nodiscard]] bool made_room() const { return std::ranges::find(all_, stream_, &Stranger::stream) == all_.end(); }
-
-private:
-    std::vector<Stranger>& all_;
-    StreamPtr stream_;
-};
+// Where a connection comes from: of IPv6, whoever has an address has many that begin alike.
+std::string where(const tcp::endpoint& endpoint) {
+    if (!endpoint.address().is_v6()) return endpoint.address().to_string();
+    auto bytes = endpoint.address().to_v6().to_bytes();
+    std::fill(bytes.begin() + bytes.size() / 2, bytes.end(), std::uint8_t{0});
+    return asio::ip::address_v6(bytes).to_string();
+}
 
 }  // namespace
 
@@ -144,10 +136,17 @@ awaitable<void> LinksState::greet(std::shared_ptr<LinksState>, tcp::socket socke
     boost::system::error_code gone;
     const tcp::endpoint from = socket.remote_endpoint(gone);
     if (gone || stopped) co_return;
-    if (strangers.size() >= options.max_strangers) make_room();
+    // Where many come at once, too, few are waited for.
+    const bool crowded = strangers.size() >= options.max_strangers;
+    if (crowded && !handshakes.take_if_left(1, Allowance::Clock::now())) {
+        turn_away(to_text(from), too_many_strangers, &LinkCounters::too_many);
+        co_return;
+    }
+    if (crowded) make_room();
     auto stream = std::make_shared<Stream>(std::move(socket), encryption(), false);
     strangers.push_back({.stream = stream, .from = from});
-    if (const auto pause = handshakes.take(1, Allowance::Clock::now()); pause.count() > 0) {
+    const auto pause = crowded ? Allowance::Clock::duration{} : handshakes.take(1, Allowance::Clock::now());
+    if (pause.count() > 0) {
         ++counters.handshakes_delayed;
         asio::steady_timer timer(loop, pause);
         co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -159,12 +158,12 @@ awaitable<void> LinksState::greet(std::shared_ptr<LinksState>, tcp::socket socke
 // The oldest of those that came from where most came from has to go: whoever says who it is does so at once, and
 // whoever keeps many waiting only gets into its own way.
 void LinksState::make_room() {
-    std::map<asio::ip::address, std::size_t> crowds;
-    for (const Stranger& each : strangers) ++crowds[each.from.address()];
-    const auto crowd = std::ranges::max_element(crowds, {}, [](const auto& each) { return each.second; });
+    std::map<std::string, std::size_t> crowds;
+    for (const Stranger& each : strangers) ++crowds[where(each.from)];
+    // The first of those that are alike.
     const auto oldest =
-        std::ranges::find(strangers, crowd->first, [](const Stranger& each) { return each.from.address(); });
-    turn_away(to_text(oldest->from), "too many connections have not said who they are", &LinkCounters::too_many);
+        std::ranges::max_element(strangers, {}, [&](const Stranger& each) { return crowds[where(each.from)]; });
+    turn_away(to_text(oldest->from), too_many_strangers, &LinkCounters::too_many);
     oldest->stream->close();
     strangers.erase(oldest);
 }
@@ -199,10 +198,10 @@ awaitable<Result<LinksState::Greeted>> LinksState::greet(Stream& stream, Cause& 
 awaitable<void> LinksState::welcome(StreamPtr stream, std::string from) {
     const std::shared_ptr<LinksState> keep = shared_from_this();
     const Watchdog watchdog(loop, stream, options.handshake_limit);
-    const StaysAStranger stranger(strangers, stream);
     Cause cause = nullptr;
     Result<Greeted> greeted = co_await greet(*stream, cause);
-    if (stopped || stranger.made_room()) co_return stream->close();
+    const std::size_t left = std::erase_if(strangers, [&](const Stranger& each) { return each.stream == stream; });
+    if (stopped || left == 0) co_return stream->close();  // it had to make room, if it is not there
     std::string why = greeted ? "" : watchdog.cause_of(greeted.error()).message;
     if (greeted && greeted->hello.purpose() == wire::Hello::BULK) {
         const auto link = links.find(greeted->peer);

@@ -40,6 +40,9 @@ namespace chaos::net {
 
 using cluster::NodeId;
 
+// Nodes of different versions refuse each other when they greet.
+inline constexpr std::uint32_t link_version = 2;
+
 // As address.h reads it.
 [[nodiscard]] std::string to_text(const tcp::endpoint& endpoint);
 

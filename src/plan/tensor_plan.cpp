@@ -15,7 +15,7 @@
 namespace chaos::plan {
 namespace {
 
-// Named by the hash, so that members with different planners refuse each other's messages.
+// Named by the hash, so that plans of different planners are told apart.
 constexpr std::uint64_t planner_version = 2;
 
 // Every set of so many devices is looked at.
@@ -444,7 +444,8 @@ void explain_exchange(const TensorRequest& request, const SetSearch& search, Ten
     plan.reasons.push_back("a token's " + std::to_string(2 * request.model.layers) + " exchanges of " +
                            say_bytes(request.model.width * 8) +
                            (plan.whole_heads ? " take " : " and one of candidates take ") + say_time(plan.exchange_ns) +
-                           " by " + name_of(plan.exchange) + "; others: " + others);
+                           " by " + name_of(plan.exchange) +
+                           (plan.whole_heads ? "; others, with candidates: " : "; others: ") + others);
     if (plan.whole_heads)
         plan.reasons.push_back("everybody has the whole head, " +
                                say_bytes(request.model.vocab_units * request.model.vocab_unit_bytes) +
@@ -482,7 +483,9 @@ std::string summary(const TensorRequest& request, const TensorPlan& plan) {
     if (plan.rests_ns > plan.compute_ns + plan.exchange_ns)
         times += ", but " + say_time(plan.rests_ns) + " for who computes only for a share of the time";
     return who + ": " + say_time(plan.predicted_ns) + " per token, " + times +
-           "; no division among them takes less than " + say_time(plan.bound_ns);
+           (plan.whole_heads ? "; no division of the head, too, takes less than "
+                             : "; no division among them takes less than ") +
+           say_time(plan.bound_ns);
 }
 
 void explain(const TensorRequest& request, const TensorWires& wires, const SetSearch& search, TensorPlan& plan) {

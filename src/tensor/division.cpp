@@ -14,6 +14,8 @@ namespace {
 // Of a message's time, what each end computes. Only the sum of both and of the delay is measured; this says how much of
 // it is spent again for every further message.
 constexpr std::uint64_t message_ns = 8'000;
+// What a long message takes more than a short one, on links that are slow.
+constexpr std::uint64_t slow_ns = 2'000'000;
 constexpr std::uint64_t most_bytes_per_s = 1'000'000'000'000;
 // Where nobody has measured a disk.
 constexpr std::uint64_t likely_disk_bytes_per_s = 500'000'000;
@@ -32,13 +34,19 @@ bool linked(const Fact& a, const Fact& b) {
     return link_of(a, b.node) != nullptr && link_of(b, a.node) != nullptr;
 }
 
-plan::SyncLink sync_link(const std::vector<Fact>& facts, std::uint32_t a, std::uint32_t b) {
+plan::SyncLink sync_link(const std::vector<Fact>& facts, std::uint32_t a, std::uint32_t b, std::size_t sums_bytes) {
     const wire::Able::Link& there = *link_of(facts[a], facts[b].node);
     const wire::Able::Link& back = *link_of(facts[b], facts[a].node);
     const std::uint64_t little = (there.little_ns() + back.little_ns()) / 2;
     const std::uint64_t much = (there.much_ns() + back.much_ns()) / 2;
-    const std::uint64_t longer = std::max<std::uint64_t>(1, much - std::min(much, little));
-    const std::uint64_t rate = std::min(echo_bytes * 1'000'000'000 / longer, most_bytes_per_s);
+    const std::uint64_t sums = (there.sums_ns() + back.sums_ns()) / 2;
+    const auto rate_of = [&](std::size_t bytes, std::uint64_t ns) {
+        return std::min(bytes * 1'000'000'000 / std::max<std::uint64_t>(1, ns - std::min(ns, little)),
+                        most_bytes_per_s);
+    };
+    // Of a fast link, only long messages tell.
+    std::uint64_t rate = rate_of(max_echo_bytes, much);
+    if (much > little + slow_ns) rate = std::max(rate, rate_of(sums_bytes, sums));
     return {.a = a,
             .b = b,
             .a_to_b_bytes_per_s = rate,
@@ -99,7 +107,8 @@ plan::TensorRequest request_for(const infer::Config& config, std::span<const inf
     for (std::uint32_t a = 0; a < facts.size(); ++a) {
         request.devices.push_back(device_of(facts[a], a));
         for (std::uint32_t b = 0; b < a; ++b)
-            if (linked(facts[a], facts[b])) request.links.push_back(sync_link(facts, b, a));
+            if (linked(facts[a], facts[b]))
+                request.links.push_back(sync_link(facts, b, a, sums_echo_bytes(config.width)));
     }
     return request;
 }

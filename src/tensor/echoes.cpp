@@ -1,14 +1,16 @@
 #include "tensor/echoes.h"
 
+#include "base/assert.h"
+
 #include <algorithm>
 #include <vector>
 
 namespace chaos::tensor {
 namespace {
 
-constexpr std::size_t first_echoes = 16;  // half of them long
-constexpr std::size_t later_echoes = 2;
-constexpr std::size_t kept = 32;  // of each kind
+// Of each kind.
+constexpr std::size_t first_echoes = 8;
+constexpr std::size_t kept = 32;
 
 // The lower quartile: those that came while somebody computed hardly move it.
 std::chrono::nanoseconds usual(const std::deque<std::chrono::nanoseconds>& times) {
@@ -20,8 +22,10 @@ std::chrono::nanoseconds usual(const std::deque<std::chrono::nanoseconds>& times
 
 }  // namespace
 
-Echoes::Echoes(boost::asio::io_context& loop, Callbacks callbacks, std::chrono::milliseconds pause)
-    : callbacks_(std::move(callbacks)), pause_(pause), timer_(loop) {
+Echoes::Echoes(boost::asio::io_context& loop, std::size_t sums_bytes, Callbacks callbacks,
+               std::chrono::milliseconds pause)
+    : bytes_{0, sums_bytes, max_echo_bytes}, callbacks_(std::move(callbacks)), pause_(pause), timer_(loop) {
+    CHAOS_ASSERT(sums_bytes <= max_echo_bytes);
     tick();
 }
 
@@ -36,7 +40,7 @@ void Echoes::tick() {
         if (cancelled || alive.expired()) return;
         for (auto& [to, peer] : peers_) {
             if (peer.left == 0) {
-                peer.left = later_echoes;
+                peer.left = kinds;
                 next(to, peer);
             } else if (Clock::now() - peer.sent >= pause_) {
                 send(to, peer);
@@ -48,7 +52,7 @@ void Echoes::tick() {
 
 void Echoes::link_up(NodeId peer) {
     Peer& fresh = peers_[peer] = {};
-    fresh.left = first_echoes;
+    fresh.left = kinds * first_echoes;
     next(peer, fresh);
 }
 
@@ -57,7 +61,7 @@ void Echoes::link_down(NodeId peer) {
 }
 
 void Echoes::next(NodeId to, Peer& peer) {
-    peer.much = !peer.much;
+    peer.kind = (peer.kind + 1) % kinds;
     send(to, peer);
 }
 
@@ -65,14 +69,14 @@ void Echoes::send(NodeId to, Peer& peer) {
     peer.number = ++last_number_;
     wire::Echo echo;
     echo.set_number(peer.number);
-    if (peer.much) echo.set_filling(std::string(echo_bytes, '\0'));
+    echo.set_filling(std::string(bytes_[peer.kind], '\0'));
     peer.sent = Clock::now();
     callbacks_.send(to, echo);
 }
 
 void Echoes::received(NodeId from, const wire::Echo& echo) {
     if (!echo.back()) {
-        if (echo.filling().size() > echo_bytes) return;  // nobody's measure
+        if (echo.filling().size() > max_echo_bytes) return;  // nobody's measure
         wire::Echo answer = echo;
         answer.set_back(true);
         return callbacks_.send(from, answer);
@@ -80,17 +84,18 @@ void Echoes::received(NodeId from, const wire::Echo& echo) {
     const auto found = peers_.find(from);
     if (found == peers_.end() || found->second.number != echo.number() || found->second.left == 0) return;
     Peer& peer = found->second;
-    auto& times = peer.much ? peer.long_ones : peer.little;
+    auto& times = peer.times[peer.kind];
     times.push_back((Clock::now() - peer.sent) / 2);
     if (times.size() > kept) times.pop_front();
     if (--peer.left > 0) return next(from, peer);
-    if (peer.little.size() == first_echoes / 2) callbacks_.measured(from);
+    if (peer.times[much].size() == first_echoes) callbacks_.measured(from);
 }
 
 std::optional<Echoes::Times> Echoes::times(NodeId peer) const {
     const auto found = peers_.find(peer);
-    if (found == peers_.end() || found->second.little.size() < first_echoes / 2) return std::nullopt;
-    return Times{.little = usual(found->second.little), .much = usual(found->second.long_ones)};
+    if (found == peers_.end() || found->second.times[much].size() < first_echoes) return std::nullopt;
+    const auto& of = found->second.times;
+    return Times{.little = usual(of[little]), .sums = usual(of[sums]), .much = usual(of[much])};
 }
 
 }  // namespace chaos::tensor

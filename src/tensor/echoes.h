@@ -1,6 +1,7 @@
-// How long messages take between this node and its neighbours: a short one, and one as long as sums are. Each is sent,
-// comes back, and is timed; half of that is one way. Some are sent as soon as there is a link, one behind the other,
-// then a pair now and then. One that does not come back for that long is sent again: links that two nodes dial at once
+// How long messages take between this node and its neighbours: a short one, one as long as a token's sums, and a long
+// one, because many links let short messages pass faster than they let much pass. Each is sent, comes back, and is
+// timed; half of that is one way. Some are sent as soon as there is a link, one behind the other, then one of each kind
+// now and then. One that does not come back for that long is sent again: links that two nodes dial at once
 // lose what was said on the one that they drop. Of the last ones, one of the shorter counts: a neighbour that computes
 // answers late, which is not the network's doing.
 //
@@ -12,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +32,9 @@ public:
         std::function<void(NodeId peer)> measured;                    // for the first time
     };
     static constexpr std::chrono::milliseconds usual_pause{5000};
-    Echoes(boost::asio::io_context& loop, Callbacks callbacks, std::chrono::milliseconds pause = usual_pause);
+    // `sums_bytes`: at most max_echo_bytes.
+    Echoes(boost::asio::io_context& loop, std::size_t sums_bytes, Callbacks callbacks,
+           std::chrono::milliseconds pause = usual_pause);
     ~Echoes();
     Echoes(const Echoes&) = delete;
     Echoes& operator=(const Echoes&) = delete;
@@ -42,6 +46,7 @@ public:
     // One way.
     struct Times {
         std::chrono::nanoseconds little{0};
+        std::chrono::nanoseconds sums{0};
         std::chrono::nanoseconds much{0};
     };
     // None where they are not known yet.
@@ -49,17 +54,19 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
+    enum Kind : std::size_t { little, sums, much, kinds };
     struct Peer {
         std::uint64_t number = 0;  // of the echo that is awaited; 0: none
         Clock::time_point sent;
-        bool much = false;     // it is a long one
-        std::size_t left = 0;  // to be sent at once
-        std::deque<std::chrono::nanoseconds> little, long_ones;
+        std::size_t kind = much;  // of it
+        std::size_t left = 0;     // to be sent at once
+        std::array<std::deque<std::chrono::nanoseconds>, kinds> times;
     };
     void next(NodeId to, Peer& peer);
     void send(NodeId to, Peer& peer);
     void tick();
 
+    std::array<std::size_t, kinds> bytes_;
     Callbacks callbacks_;
     std::chrono::milliseconds pause_;
     boost::asio::steady_timer timer_;

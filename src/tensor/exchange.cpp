@@ -14,11 +14,11 @@ using Clock = std::chrono::steady_clock;
 // So long a message is looked for before the thread sleeps, where messages usually come within that: waking it costs as
 // much. Elsewhere looking would only keep others from computing.
 constexpr std::chrono::microseconds spinning{200};
-// Many times what it takes to fetch some weights.
+// Some times what it takes to fetch some weights.
 constexpr std::chrono::microseconds long_wait{500};
 constexpr double wait_gain = 0.125;
 constexpr std::chrono::milliseconds longest_sleep{100};
-// Messages of a member that may come before ours: two sums, and the end of a pass.
+// Messages of a member that may come before ours: two sums, the end of a pass, and the next sum.
 constexpr std::uint64_t most_ahead = 4;
 
 std::size_t frames_of(std::uint64_t bytes) {
@@ -30,18 +30,19 @@ void put_number(std::vector<std::byte>& bytes, std::uint64_t number) {
     bytes.insert(bytes.end(), from, from + sizeof number);
 }
 
+// What each member has to say: a list of place | bytes, with their number.
+void put_entry(std::vector<std::byte>& list, std::uint64_t place, std::span<const std::byte> bytes) {
+    put_number(list, place);
+    put_number(list, bytes.size());
+    list.insert(list.end(), bytes.begin(), bytes.end());
+}
+
 // Takes a number, or as many bytes as a number says, off the front.
 bool take_number(std::span<const std::byte>& bytes, std::uint64_t& number) {
     if (bytes.size() < sizeof number) return false;
     std::memcpy(&number, bytes.data(), sizeof number);
     bytes = bytes.subspan(sizeof number);
     return true;
-}
-// What each member has to say: a list of place | bytes, with their number.
-void put_entry(std::vector<std::byte>& list, std::uint64_t place, std::span<const std::byte> bytes) {
-    put_number(list, place);
-    put_number(list, bytes.size());
-    list.insert(list.end(), bytes.begin(), bytes.end());
 }
 bool take_bytes(std::span<const std::byte>& bytes, std::vector<std::byte>& taken) {
     std::uint64_t count = 0;
@@ -198,8 +199,11 @@ Result<void> LinkExchange::wait(const Done& done) {
 
 // ---- sums
 
-bool LinkExchange::takes_time() const {
-    return usual_wait_s_ > std::chrono::duration<double>(long_wait).count();
+void LinkExchange::meanwhile(const std::function<void()>& work) {
+    if (usual_wait_s_ < std::chrono::duration<double>(long_wait).count()) return;
+    const auto began = Clock::now();
+    work();
+    waited_s_ += std::chrono::duration<double>(Clock::now() - began).count();
 }
 
 // A message is the sums, and, with the last ones, a list of what was attached.

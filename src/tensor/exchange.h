@@ -75,7 +75,7 @@ public:
 
     [[nodiscard]] bool by_halves() const override { return group_.halves; }
     [[nodiscard]] bool whole_heads() const override { return group_.whole_heads; }
-    [[nodiscard]] bool takes_time() const override;
+    void meanwhile(const std::function<void()>& work) override;
     Result<void> begin_sum(std::span<std::int64_t> sums, bool last) override;
     Result<void> end_sum() override;
     void between() override { loop_.poll(); }

@@ -73,7 +73,7 @@ bool Session::is_worth_it(const wire::Division& division) const {
     if (options_.everyone || next_) return true;
     double promised = predicted_s(division);
     // What these members took lately counts more than what a plan says.
-    const auto known = experience_.find(members_of(division));
+    const auto known = experience_.find({members_of(division), division.whole_heads()});
     if (known != experience_.end() && Clock::now() - known->second.when < experience_lasts)
         promised = std::max(promised, known->second.token_s);
     if (paces_.tell()) return promised < worth_by_measure * paces_.usual_s();

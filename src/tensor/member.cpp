@@ -39,13 +39,14 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
                },
            .applied = [this](std::uint64_t step) { member_.tell(cluster::Applied{step}); },
            .synced = [this](std::uint64_t applied) { member_.tell(cluster::Synced{.applied = applied, .root = {}}); }}),
-      echoes_(loop, {.send =
-                         [this](NodeId to, const wire::Echo& echo) {
-                             wire::Work message;
-                             *message.mutable_echo() = echo;
-                             send(to, message);
-                         },
-                     .measured = [this](NodeId peer) { session_.measured(peer); }}),
+      echoes_(loop, sums_echo_bytes(subject.config.width),
+              {.send =
+                   [this](NodeId to, const wire::Echo& echo) {
+                       wire::Work message;
+                       *message.mutable_echo() = echo;
+                       send(to, message);
+                   },
+               .measured = [this](NodeId peer) { session_.measured(peer); }}),
       holdings_(loop, member_.links(), transfers_, std::move(source),
                 {.send =
                      [this](NodeId to, const wire::UnitWork& units) {

@@ -81,6 +81,7 @@ wire::Able Session::able() const {
         wire::Able::Link& link = *able.add_links();
         *link.mutable_peer() = to_wire(peer);
         link.set_little_ns(static_cast<std::uint64_t>(times->little.count()));
+        link.set_sums_ns(static_cast<std::uint64_t>(times->sums.count()));
         link.set_much_ns(static_cast<std::uint64_t>(times->much.count()));
     }
     return able;
@@ -100,7 +101,8 @@ void Session::tell_able() {
 
 void Session::tell_if_learnt() {
     if (!paces_.tell() || !team_->loaded.model) return;
-    experience_[members_of(team_->division)] = {.token_s = paces_.usual_s(), .when = Clock::now()};
+    experience_[{members_of(team_->division), team_->division.whole_heads()}] = {.token_s = paces_.usual_s(),
+                                                                                 .when = Clock::now()};
     if (!ability_.learns_from_passes()) return;
     ability_.learn(paces_.usual_own_s(), infer::packed_bytes(team_->loaded.model->tensors()),
                    static_cast<std::uint64_t>(2 * subject_.config.layers + 1));
@@ -516,7 +518,7 @@ Session::State Session::state() const {
     state.slice = team_->portion.slice;
     if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
     state.predicted_s = predicted_s(team_->division);
-    state.rehearsed = team_->forecast;
+    state.forecast = team_->forecast;
     state.measured_s = paces_.mean_s();
     state.measured_own_s = paces_.mean_own_s();
     return state;

@@ -156,7 +156,7 @@ public:
         std::uint64_t passes = 0;
         std::uint64_t healed = 0;              // divisions in mid-text
         double predicted_s = 0.0;              // a token
-        bool rehearsed = false;                // that is what all members found when they tried
+        bool forecast = false;                 // by the leader, who has heard from all who compute
         std::optional<double> measured_s;      // likewise, of this division
         std::optional<double> measured_own_s;  // of it, that this node computes
         std::vector<std::string> reasons;      // the leader's, for its division
@@ -181,7 +181,7 @@ private:
         // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
         bool rehearsed = false;  // or there is no need to
-        bool forecast = false;   // by what all of them rehearsed
+        bool forecast = false;   // the leader's has come
 
         [[nodiscard]] std::uint64_t generation() const { return division.generation(); }
         [[nodiscard]] bool computes() const { return !group.members.empty(); }
@@ -289,8 +289,8 @@ private:
     Ability ability_;
     Paces paces_;  // of the team
     std::unique_ptr<Rehearsal> rehearsal_;
-    std::uint64_t rehearsed_bytes_ = 0;  // of weights, the last time
-    std::map<std::vector<NodeId>, Experience> experience_;
+    std::uint64_t rehearsed_bytes_ = 0;                                      // of weights, the last time
+    std::map<std::pair<std::vector<NodeId>, bool>, Experience> experience_;  // by members, and whole heads
     std::uint64_t disk_bytes_per_s_ = 0;
 };
 

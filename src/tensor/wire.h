@@ -7,6 +7,8 @@
 
 #include "proto/session.pb.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,7 +17,11 @@ namespace chaos::tensor {
 
 using cluster::NodeId;
 
-inline constexpr std::size_t echo_bytes = 32 << 10;  // of a long message that is timed (echoes.h)
+// Of messages that are timed (echoes.h): the longest, and those that are as long as a token's sums.
+inline constexpr std::size_t max_echo_bytes = 32 << 10;
+[[nodiscard]] constexpr std::size_t sums_echo_bytes(std::int64_t width) {
+    return std::min(static_cast<std::size_t>(width) * sizeof(std::int64_t), max_echo_bytes);
+}
 
 [[nodiscard]] std::vector<std::uint8_t> bytes_of(const wire::Work& message);
 [[nodiscard]] Result<wire::Work> work_from(std::span<const std::uint8_t> bytes);

@@ -80,6 +80,37 @@ TEST(Pool, WhoSavedMuchMayBeLateOnce) {
     EXPECT_TRUE(once);
 }
 
+TEST(Pool, OneOfSeveralIsNotExcusedByWhatTheOthersSave) {
+    using Clock = std::chrono::steady_clock;
+    Pool pool(4);
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<std::thread::id> late{};
+    // Whether the late thread helped: it takes much longer than all others together.
+    const auto late_helped = [&] {
+        std::atomic<bool> helped{false};
+        pool.run(64, [&](std::size_t) {
+            const std::thread::id self = std::this_thread::get_id();
+            std::thread::id nobody{};
+            if (self != caller) late.compare_exchange_strong(nobody, self);
+            if (self == late.load()) {
+                helped = true;
+                return std::this_thread::sleep_for(std::chrono::milliseconds(4));
+            }
+            const auto until = Clock::now() + std::chrono::microseconds(50);
+            while (Clock::now() < until) {
+            }
+        });
+        return helped.load();
+    };
+    // It rests ever longer, and with it, at times, those that are punctual.
+    int rounds = 0;
+    int with_it = 0;
+    for (const auto until = Clock::now() + std::chrono::milliseconds(500); Clock::now() < until; ++rounds)
+        with_it += late_helped() ? 1 : 0;
+    EXPECT_GT(with_it, 0);
+    EXPECT_LT(with_it, rounds / 2);
+}
+
 TEST(Pool, TimeWithoutWorkDoesNotMakeALateThreadPunctual) {
     using Clock = std::chrono::steady_clock;
     Pool pool(2);

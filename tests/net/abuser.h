@@ -203,7 +203,7 @@ private:
     bool greet(wire::Hello::Purpose purpose, std::uint32_t place, std::uint64_t frames) {
         wire::Control message;
         wire::Hello* hello = message.mutable_hello();
-        hello->set_version(1);
+        hello->set_version(link_version);
         hello->set_purpose(purpose);
         hello->set_instance(instance);
         hello->set_place(place);

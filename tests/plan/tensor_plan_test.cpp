@@ -57,6 +57,9 @@ void expect_sound(const TensorRequest& request, const TensorPlan& plan) {
         ASSERT_EQ(share.heads.count % model.head_unit, 0U);
         heads += share.heads.count;
         ffn += share.ffn.count;
+        if (plan.whole_heads) {
+            ASSERT_EQ(share.vocab.count, model.vocab_units);
+        }
         vocab = plan.whole_heads ? share.vocab.count : vocab + share.vocab.count;
         const std::uint64_t group = model.heads / model.kv_heads;
         if (share.heads.count > 0) {

@@ -32,6 +32,7 @@ struct Neighbour {
     boost::asio::io_context loop;
     Echoes echoes{
         loop,
+        100,
         {.send = [this](NodeId, const wire::Echo& echo) { hears(echo); }, .measured = [this](NodeId) { known = true; }},
         std::chrono::milliseconds(20)};
 };
@@ -53,7 +54,7 @@ TEST(Echoes, WhatIsLostIsSentAgain) {
     Neighbour neighbour(3);
     neighbour.echoes.link_up(peer);
     while (!neighbour.known) neighbour.loop.run_one();
-    EXPECT_EQ(neighbour.heard, whole.heard + 3);
+    EXPECT_GE(neighbour.heard, whole.heard + 3);
 }
 
 }  // namespace

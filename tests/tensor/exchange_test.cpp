@@ -182,6 +182,20 @@ TEST(Exchange, AnInterruptionEndsTheWaitAndTheNextGenerationGoesOn) {
     });
 }
 
+// What is attached is read by everybody: it comes as it was said, or not at all.
+TEST(Exchange, AnAttachmentThatIsNoListIsAnError) {
+    for (const std::size_t extra : {1U, 8U, 24U}) {
+        Peers peers(2);
+        peers.together([&](std::size_t place, Peer& peer) {
+            peer.exchange.begin(peers.group(place, 1, {}));
+            // More sums than the other has look to it like something attached.
+            auto sums = numbers(place, 0, place == 0 ? 10 : 10 + extra);
+            ASSERT_TRUE(peer.exchange.begin_sum(sums, true));
+            EXPECT_FALSE(peer.exchange.end_sum());
+        });
+    }
+}
+
 TEST(Exchange, WhatMakesNoSenseIsAnErrorOrSkipped) {
     Peers peers(2);
     peers.together([&](std::size_t place, Peer& peer) {

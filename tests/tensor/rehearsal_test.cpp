@@ -11,9 +11,9 @@ class OfASlice : public testing::Test {
 protected:
     void load(const infer::Slice& slice) { model_.emplace(infer::Model::load(file(), slice, pool_, {}).value()); }
     static infer::ModelFile file() { return infer::ModelFile::open(infer::test::gguf("qwen3-tiny-q4_0")).value(); }
-    std::unique_ptr<Rehearsal> rehearsal(std::function<bool()> go_on) {
+    std::unique_ptr<Rehearsal> rehearsal(std::function<bool()> go_on, bool whole_heads = false) {
         return Rehearsal::make(*model_, pool_,
-                               {.kv_type = infer::KvType::f16, .most_context = 32, .whole_heads = false},
+                               {.kv_type = infer::KvType::f16, .most_context = 32, .whole_heads = whole_heads},
                                std::move(go_on))
             .value();
     }
@@ -44,6 +44,18 @@ TEST_F(OfASlice, TellsWhatATokenTakes) {
         EXPECT_GT(rehearsed->share_permille, 0U);
         EXPECT_LE(rehearsed->share_permille, 1000U);
     }
+}
+
+TEST_F(OfASlice, MayHaveTheWholeHead) {
+    CHAOS_NEED_SHARED("models");
+    infer::Slice slice = infer::whole(file().config());
+    slice.ffn.count = 0;
+    load(slice);
+    const auto rehearses = rehearsal([] { return true; }, true);
+    while (rehearses->pass()) {
+    }
+    ASSERT_TRUE(rehearses->rehearsed());
+    EXPECT_GT(rehearses->rehearsed()->token_s, 0.0);
 }
 
 TEST_F(OfASlice, EndsAtOnceWhereSomethingElseIsToBeDone) {
