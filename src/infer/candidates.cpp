@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint32_t all_of_them = ~std::uint32_t{0};
 
 void put_bytes(std::vector<std::byte>& bytes, const void* from, std::size_t count) {
+    if (count == 0) return;  // of nothing, which may be nowhere
     const std::size_t size = bytes.size();
     bytes.resize(size + count);
     std::memcpy(bytes.data() + size, from, count);

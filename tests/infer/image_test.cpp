@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 
 namespace chaos::infer {
@@ -39,7 +38,7 @@ void expect_same(const Model& ours, const Model& theirs) {
         const std::size_t bytes =
             a.matrix.columns == 0 ? 0 : packed_bytes(a.matrix.format, a.matrix.rows, a.matrix.columns);
         return a.matrix.format == b.matrix.format && a.bias == b.bias &&
-               std::memcmp(a.matrix.packed, b.matrix.packed, bytes) == 0;
+               std::equal(a.matrix.packed, a.matrix.packed + bytes, b.matrix.packed);
     };
     for (std::size_t i = 0; i < ours.layers().size(); ++i) {
         const LayerWeights& a = ours.layers()[i];
