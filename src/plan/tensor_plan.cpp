@@ -16,7 +16,7 @@ namespace chaos::plan {
 namespace {
 
 // Named by the hash, so that plans of different planners are told apart.
-constexpr std::uint64_t planner_version = 2;
+constexpr std::uint64_t planner_version = 3;
 
 // Every set of so many devices is looked at.
 constexpr std::size_t every_set_devices = 6;

@@ -314,7 +314,6 @@ bool TensorDivider::divide_exactly(std::uint64_t& work) {
                 (width(i) * std::min(members_[i].ffn + 1, width(i + 1)) + 8);
     }
     if (cost > work / 4) return false;  // other thresholds are to be tried, too
-    work -= static_cast<std::uint64_t>(cost);
 
     constexpr std::int64_t none = -1;
     for (std::size_t i = 0; i <= count; ++i) states_[i].assign((reach_[i] - need_[i] + 1) * width(i), none);
@@ -329,17 +328,19 @@ bool TensorDivider::divide_exactly(std::uint64_t& work) {
         return std::min(members_[i].ffn, static_cast<std::uint64_t>(room / ffn_bytes));
     };
     state(0, 0, 0) = 0;
+    std::uint64_t steps = 0;
     for (std::size_t i = 0; i < count; ++i) {
         for (std::uint64_t from = need_[i]; from <= reach_[i]; ++from) {
             for (std::uint64_t to = std::max(from, need_[i + 1]); to <= reach_[i + 1]; ++to) {
                 const std::int64_t room = room_beside(members_[i], from, to);
                 if (room < 0) break;
+                steps += 8 + width(i);
                 const std::uint64_t largest = most_ffn(i, room);
                 for (std::uint64_t before = least[i]; before <= most[i]; ++before) {
                     const std::int64_t given = state(i, from, before);
                     if (given == none) continue;
                     const std::uint64_t last = std::min(before + largest, most[i + 1]);
-                    for (std::uint64_t after = std::max(before, least[i + 1]); after <= last; ++after) {
+                    for (std::uint64_t after = std::max(before, least[i + 1]); after <= last; ++after, ++steps) {
                         std::int64_t& next = state(i + 1, to, after);
                         next = std::max(next, given + vocab_beside(i, room, after - before));
                     }
@@ -347,6 +348,7 @@ bool TensorDivider::divide_exactly(std::uint64_t& work) {
             }
         }
     }
+    work -= std::min(work, steps);
     const auto wanted = static_cast<std::int64_t>(model_.vocab_units);
     if (state(count, head_units_, model_.ffn_units) < wanted) return false;
 
@@ -505,13 +507,15 @@ std::vector<std::uint64_t> TensorDivider::attention_times(std::uint64_t least, s
     return times;
 }
 
-std::vector<std::uint64_t> TensorDivider::ffn_times(std::uint64_t least, std::uint64_t most) const {
+std::vector<std::uint64_t> TensorDivider::unit_times(std::uint64_t units, std::uint64_t unit_bytes, std::uint64_t least,
+                                                     std::uint64_t most) const {
     std::vector<std::uint64_t> times{least};
     for (const Member& member : members_) {
-        for (std::uint64_t units = 1; units <= model_.ffn_units; ++units) {
+        for (std::uint64_t count = 1; count <= units; ++count) {
             const std::uint64_t ns =
-                member.device->phase_ns + transfer_ns(units * model_.ffn_unit_bytes, member.device->weight_bytes_per_s);
-            if (ns > least && ns <= most) times.push_back(ns);
+                member.device->phase_ns + transfer_ns(count * unit_bytes, member.device->weight_bytes_per_s);
+            if (ns > most) break;
+            if (ns > least) times.push_back(ns);
         }
     }
     keep_evenly_spread(times);
@@ -520,16 +524,23 @@ std::vector<std::uint64_t> TensorDivider::ffn_times(std::uint64_t least, std::ui
 
 void TensorDivider::better_by_pairs(std::uint64_t exchange_ns, std::uint64_t& best, std::optional<Division>& found,
                                     std::uint64_t& work) {
-    // Attention or FFN that takes longer than this leaves the others no time.
+    // A phase that takes longer than this leaves the others no time.
     const auto most = [&](std::uint64_t others_ns) {
         const std::uint64_t spent = saturating_add(others_ns, exchange_ns);
-        return spent >= best ? 0 : (best - 1 - spent) / model_.layers;
+        return spent >= best ? 0 : best - 1 - spent;
     };
-    const std::uint64_t most_attention = most(phases_ns(0, least_.ffn_ns, least_.head_ns));
-    const std::uint64_t most_ffn = most(phases_ns(least_.attention_ns, 0, least_.head_ns));
-    if (most_attention < least_.attention_ns || most_ffn < least_.ffn_ns) return;
+    const std::uint64_t most_attention = most(phases_ns(0, least_.ffn_ns, least_.head_ns)) / model_.layers;
+    const std::uint64_t most_ffn = most(phases_ns(least_.attention_ns, 0, least_.head_ns)) / model_.layers;
+    const std::uint64_t most_head = most(phases_ns(least_.attention_ns, least_.ffn_ns, 0));
+    if (most_attention < least_.attention_ns || most_ffn < least_.ffn_ns || most_head < least_.head_ns) return;
     std::vector<std::uint64_t> attention = attention_times(least_.attention_ns, most_attention);
-    std::vector<std::uint64_t> ffn = ffn_times(least_.ffn_ns, most_ffn);
+    std::vector<std::uint64_t> ffn = unit_times(model_.ffn_units, model_.ffn_unit_bytes, least_.ffn_ns, most_ffn);
+    const std::vector<std::uint64_t> head =
+        unit_times(model_.vocab_units, model_.vocab_unit_bytes, least_.head_ns, most_head);
+    // Between two of the head's times nothing is possible that was not before, but for what disks stream meanwhile.
+    const bool disks = std::any_of(members_.begin(), members_.end(),
+                                   [](const Member& member) { return member.device->disk_bytes_per_s > 0; });
+    const bool only_these = !disks && head.size() < max_thresholds;
     // Where not all can be tried, those near a division in proportion come first.
     if (const auto middle = in_proportion(best, exchange_ns); middle) {
         const auto nearest_first = [](std::vector<std::uint64_t>& times, std::uint64_t to) {
@@ -543,7 +554,8 @@ void TensorDivider::better_by_pairs(std::uint64_t exchange_ns, std::uint64_t& be
     }
     for (const std::uint64_t attention_ns : attention) {
         for (const std::uint64_t ffn_ns : ffn) {
-            const std::uint64_t least = saturating_add(phases_ns(attention_ns, ffn_ns, least_.head_ns), exchange_ns);
+            const std::uint64_t spent = saturating_add(phases_ns(attention_ns, ffn_ns, 0), exchange_ns);
+            std::uint64_t least = saturating_add(spent, least_.head_ns);
             if (work == 0) return;
             if (least >= best) continue;
             const auto takes = [&](std::uint64_t token_ns) {
@@ -553,7 +565,19 @@ void TensorDivider::better_by_pairs(std::uint64_t exchange_ns, std::uint64_t& be
                 found = division_;
                 return true;
             };
-            if (takes(best - 1)) least_that(least, best - 1, takes, precision(best, work));
+            if (!takes(best - 1)) continue;
+            auto first = head.begin();
+            auto last = std::lower_bound(first, head.end(), best - spent);
+            while (first < last) {
+                const auto middle = first + (last - first) / 2;
+                if (takes(spent + *middle)) {
+                    last = middle;
+                } else {
+                    least = spent + *middle + 1;
+                    first = middle + 1;
+                }
+            }
+            if (!only_these) least_that(least, best - 1, takes, precision(best, work));
         }
     }
 }

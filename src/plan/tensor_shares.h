@@ -9,9 +9,10 @@
 //      there is no division, else there is one but for what does not come in whole units;
 //   3. (device, heads given, FFN units given) -> most vocabulary units given, likewise: this is exact.
 //
-// The best thresholds for attention and FFN are among the times that some number of units takes on some device; all of
-// those that could better the best so far are tried, as long as the allowed work lasts. Among more than 6 members times
-// are found to one in 4096, and so are they when the work is spent.
+// The best thresholds are among the times that some number of units takes on some device. All of those for attention
+// and FFN that could better the best so far are tried, as long as the allowed work lasts, each with the least for the
+// head; where disks stream, which takes any time, that is found to the nanosecond. Among more than 6 members times are
+// found to one in 4096, and so are they when the work is spent.
 #pragma once
 
 #include "plan/tensor_plan.h"
@@ -93,7 +94,8 @@ private:
                          std::uint64_t& work);
     void shorten_phases(std::uint64_t exchange_ns, Division& division, std::uint64_t& work);
     [[nodiscard]] std::vector<std::uint64_t> attention_times(std::uint64_t least, std::uint64_t most) const;
-    [[nodiscard]] std::vector<std::uint64_t> ffn_times(std::uint64_t least, std::uint64_t most) const;
+    [[nodiscard]] std::vector<std::uint64_t> unit_times(std::uint64_t units, std::uint64_t unit_bytes,
+                                                        std::uint64_t least, std::uint64_t most) const;
 
     const TensorModel& model_;
     std::uint64_t head_units_ = 0;
