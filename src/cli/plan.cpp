@@ -206,15 +206,14 @@ Result<void> plan_serving(const PlanOptions& options) {
     if (options.context > longest)
         return Error{"the model was made for " + std::to_string(longest) + " tokens, not " +
                      std::to_string(options.context)};
-    plan::TensorRequest request;
-    request.model =
-        infer::tensor_model(model.config, model.tensors,
-                            {.context = options.context > 0 ? options.context : std::min(longest, most_context),
-                             .sequences = options.parallel,
-                             .batch = batch_tokens});
+    plan::TensorRequest request =
+        infer::tensor_request(model.config, model.tensors,
+                              {.context = options.context > 0 ? options.context : std::min(longest, most_context),
+                               .sequences = options.parallel,
+                               .batch = batch_tokens},
+                              file.devices.size());
     request.devices = std::move(file.devices);
     request.links = std::move(file.links);
-    request.whole_heads = true;
     if (!options.exchanges.empty()) {
         CHAOS_TRY(request.exchanges, exchanges_of(options.exchanges));
     }

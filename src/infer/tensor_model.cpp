@@ -99,6 +99,16 @@ plan::TensorModel tensor_model(const Config& config, std::span<const PackedTenso
     return model;
 }
 
+plan::TensorRequest tensor_request(const Config& config, std::span<const PackedTensor> tensors, const TensorUse& use,
+                                   std::size_t devices) {
+    plan::TensorRequest request;
+    request.model = tensor_model(config, tensors, use);
+    request.whole_heads = true;
+    // Most texts are drawn from all logits; each device tells its part of them.
+    request.candidate_bytes = size_of(config.vocab) * sizeof(float) / std::max<std::size_t>(devices, 1);
+    return request;
+}
+
 Slice slice_of(const Config& config, const plan::TensorShare& share) {
     const TensorUnits units = tensor_units(config);
     const auto extent = [](const plan::UnitRange& range, std::int64_t unit, std::int64_t all) {

@@ -41,6 +41,10 @@ struct TensorUse {
 [[nodiscard]] plan::TensorModel tensor_model(const Config& config, std::span<const PackedTensor> tensors,
                                              const TensorUse& use);
 
+// Asks for a plan as nodes compute it. Devices, so many, and their links are to be added.
+[[nodiscard]] plan::TensorRequest tensor_request(const Config& config, std::span<const PackedTensor> tensors,
+                                                 const TensorUse& use, std::size_t devices);
+
 // What a plan for such a model gives to a device.
 [[nodiscard]] Slice slice_of(const Config& config, const plan::TensorShare& share);
 

@@ -97,12 +97,9 @@ std::optional<std::size_t> chief_among(const std::vector<Fact>& facts, const std
 
 plan::TensorRequest request_for(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
                                 const std::vector<Fact>& facts, const wire::Division& division) {
-    plan::TensorRequest request;
-    request.model = infer::tensor_model(
-        config, tensors, {.context = division.context(), .sequences = division.sequences(), .batch = division.batch()});
-    request.whole_heads = true;
-    // Most texts are drawn from all logits; each tells its part of them.
-    request.candidate_bytes = static_cast<std::uint64_t>(config.vocab) * sizeof(float) / facts.size();
+    plan::TensorRequest request = infer::tensor_request(
+        config, tensors, {.context = division.context(), .sequences = division.sequences(), .batch = division.batch()},
+        facts.size());
     request.devices.reserve(facts.size());
     for (std::uint32_t a = 0; a < facts.size(); ++a) {
         request.devices.push_back(device_of(facts[a], a));

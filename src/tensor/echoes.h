@@ -1,9 +1,9 @@
 // How long messages take between this node and its neighbours: a short one, one as long as a token's sums, and a long
 // one, because many links let short messages pass faster than they let much pass. Each is sent, comes back, and is
 // timed; half of that is one way. Some are sent as soon as there is a link, one behind the other, then one of each kind
-// now and then. One that does not come back for that long is sent again: links that two nodes dial at once
-// lose what was said on the one that they drop. Of the last ones, one of the shorter counts: a neighbour that computes
-// answers late, which is not the network's doing.
+// now and then. One that does not come back for that long is sent again: links that two nodes dial at once lose what
+// was said on the one that they drop. Of the last ones, one of the shorter counts: a neighbour that computes answers
+// late, which is not the network's doing.
 //
 // Everything is called, and calls back, in the loop's thread.
 #pragma once

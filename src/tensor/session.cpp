@@ -161,6 +161,8 @@ bool Session::needs_link_with(NodeId peer) const {
     return parents.empty() || parents[place] == team_->group.self || parents[team_->group.self] == place;
 }
 
+// ---- divisions
+
 void Session::received_forecast(NodeId from, const wire::Forecast& message) {
     if (stage_ != Stage::whole || from != team_->leader || message.generation() != team_->generation()) return;
     // What was expected of tokens that have come is not changed by them.
@@ -188,8 +190,6 @@ void Session::received_ahead(NodeId from, const wire::Division& division) {
         tell(from, message);
     });
 }
-
-// ---- divisions
 
 void Session::look_at_divisions() {
     const auto from = leader();

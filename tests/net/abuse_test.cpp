@@ -309,8 +309,7 @@ TEST_F(Abuse, WhoSaysWhoItIsGetsInAmongThoseWhoDoNot) {
         for (std::size_t i = 0; i < Node::options().max_strangers; ++i) silent.emplace_back(node.port);
         Abuser welcome = peer();
         EXPECT_TRUE(welcome.link());
-        EXPECT_EQ(node.counters().too_many, 1U);
-        EXPECT_EQ(node.counters().handshake_failed, 0U);
+        EXPECT_EQ(node.counters().too_many, 1U);  // they were all there when it came
         for (Connection& connection : silent) connection.wait_for_end();
     });
 }
