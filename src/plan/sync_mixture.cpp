@@ -211,7 +211,8 @@ void SyncSearch::try_mixtures() {
     work_ = effort_.work;
     // Where filling takes most of the time, trees that fill slowly are not worth looking at.
     std::uint64_t limit = effort_.limits_fill && useful_fill() < pool_[0].fill_ns ? useful_fill() : unlimited;
-    std::uint64_t fill = try_mixture(limit, limit == unlimited ? effort_.generated_trees : effort_.trial_trees);
+    const std::uint32_t at_first = knows_all_ ? effort_.generated_trees : effort_.trial_trees;
+    std::uint64_t fill = try_mixture(limit, limit == unlimited ? effort_.generated_trees : at_first);
     if (!effort_.limits_fill) {
         try_shallow_mixture(fill);
         return;
@@ -226,7 +227,7 @@ void SyncSearch::try_mixtures() {
         previous = limit;
         if (limit < fill_bound_ns_) break;
         const std::uint64_t before = best_.ns;
-        fill = try_mixture(limit, knows_all_ ? effort_.generated_trees : effort_.trial_trees);
+        fill = try_mixture(limit, at_first);
         if (best_.ns < before) best_limit = limit;
     }
     if (!knows_all_ && best_limit != unlimited) try_mixture(best_limit, effort_.generated_trees);

@@ -13,7 +13,7 @@ namespace chaos::plan {
 namespace {
 
 // Named by the hash, so that members with different planners refuse each other's messages.
-constexpr std::uint64_t planner_version = 1;
+constexpr std::uint64_t planner_version = 2;
 
 std::uint64_t hash_of(const SyncRequest& request, const Overlay& overlay, const SyncPlan& plan) {
     std::vector<std::uint64_t> words{planner_version, overlay.size(), request.bytes, request.chunk_bytes};

@@ -226,10 +226,10 @@ TEST(SyncPlan, IsTheSameBitsEverywhere) {
         std::uint64_t predicted_ns;
     };
     for (const Golden& golden :
-         {Golden{1, false, 9074218191371965753U, 0}, Golden{4, false, 5995369184548956167U, 105787475408},
-          Golden{7, true, 16743139969353097829U, 17492705039}, Golden{8, false, 16658524599019070633U, 2944700059},
-          Golden{16, true, 14959690166005657887U, 23899547839}, Golden{60, false, 5676110971694541691U, 723690786},
-          Golden{200, true, 9513692939164853983U, 11571146580}}) {
+         {Golden{1, false, 12498025331984995493U, 0}, Golden{4, false, 12380904029199616201U, 105787475408},
+          Golden{7, true, 5149913602198381065U, 17492705039}, Golden{8, false, 4018090591524446113U, 2944700059},
+          Golden{16, true, 2963112508040982707U, 23899547839}, Golden{60, false, 13637835556194052584U, 723690786},
+          Golden{200, true, 7604897269799408451U, 11571146580}}) {
         std::mt19937_64 random(golden.members);
         const auto plan = plan_sync(
             test::random_sync_request(random, {golden.members, 3 * golden.members, false, golden.caps, true}));
