@@ -37,7 +37,11 @@ void softmax(float* values, std::size_t count) {
     portable::softmax(values, count);
 }
 
-void attend(const AttentionJob& job) {
+void attend_halves(const AttentionJob<std::uint16_t>& job) {
+    portable::attend(job);
+}
+
+void attend_floats(const AttentionJob<float>& job) {
     portable::attend(job);
 }
 
@@ -187,19 +191,26 @@ void softmax(float* values, std::size_t count) {
     for (; i < count; ++i) values[i] *= factor;
 }
 
-HWY_INLINE FloatVector load_f16(const std::uint16_t* from) {
+HWY_INLINE FloatVector load_numbers(const std::uint16_t* from) {
     const hn::Rebind<hwy::float16_t, Floats> halves;
     return hn::PromoteTo(Floats(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
+HWY_INLINE FloatVector load_numbers(const float* from) {
+    return hn::LoadU(Floats(), from);
+}
+
+template <class Number>
+constexpr std::size_t line_numbers = line_bytes / sizeof(Number);
 
 // Scores of `queries` queries for groups of 16 positions: lanes are positions.
-template <std::size_t queries, std::size_t groups>
-HWY_INLINE void score_groups(const AttentionJob& job, std::size_t first_query, std::size_t group, std::size_t stride) {
+template <std::size_t queries, std::size_t groups, class Number>
+HWY_INLINE void score_groups(const AttentionJob<Number>& job, std::size_t first_query, std::size_t group,
+                             std::size_t stride) {
     constexpr std::size_t group_vectors = key_group / lanes;
     constexpr std::size_t vectors = groups * group_vectors;
     const Floats floats;
     const std::size_t dimensions = job.head.dimensions;
-    const std::uint16_t* keys = job.head.keys + group * key_group * dimensions;
+    const Number* keys = job.head.keys + group * key_group * dimensions;
     const float* values = job.queries + first_query * dimensions;
     FloatVector scores[queries * vectors];
     HWY_UNROLL(16)
@@ -207,10 +218,9 @@ HWY_INLINE void score_groups(const AttentionJob& job, std::size_t first_query, s
     for (std::size_t i = 0; i < dimensions; ++i) {
         HWY_UNROLL(4)
         for (std::size_t j = 0; j < vectors; ++j) {
-            const std::uint16_t* from =
-                keys + (j / group_vectors * dimensions + i) * key_group + j % group_vectors * lanes;
-            if (j % group_vectors == 0 && i % 2 == 0) fetch_ahead(from, line_bytes);
-            const FloatVector key = load_f16(from);
+            const Number* from = keys + (j / group_vectors * dimensions + i) * key_group + j % group_vectors * lanes;
+            if (j % group_vectors == 0 && i * key_group % line_numbers<Number> == 0) fetch_ahead(from, line_bytes);
+            const FloatVector key = load_numbers(from);
             HWY_UNROLL(8)
             for (std::size_t query = 0; query < queries; ++query) {
                 FloatVector& score = scores[query * vectors + j];
@@ -226,12 +236,12 @@ HWY_INLINE void score_groups(const AttentionJob& job, std::size_t first_query, s
 }
 
 // Values weighted by scores, for `vectors` vectors of dimensions: lanes are dimensions.
-template <std::size_t queries, std::size_t vectors>
-HWY_INLINE void weigh_values(const AttentionJob& job, std::size_t first_query, std::size_t dimension,
+template <std::size_t queries, std::size_t vectors, class Number>
+HWY_INLINE void weigh_values(const AttentionJob<Number>& job, std::size_t first_query, std::size_t dimension,
                              std::size_t stride) {
     const Floats floats;
     const std::size_t dimensions = job.head.dimensions;
-    const std::uint16_t* from = job.head.values + dimension;
+    const Number* from = job.head.values + dimension;
     const float* scores = job.scores + first_query * stride;
     FloatVector sums[queries * vectors];
     HWY_UNROLL(16)
@@ -240,8 +250,8 @@ HWY_INLINE void weigh_values(const AttentionJob& job, std::size_t first_query, s
         FloatVector values[vectors];
         HWY_UNROLL(4)
         for (std::size_t j = 0; j < vectors; ++j) {
-            if (j * lanes % (2 * key_group) == 0) fetch_ahead(from + j * lanes, line_bytes);
-            values[j] = load_f16(from + j * lanes);
+            if (j * lanes % line_numbers<Number> == 0) fetch_ahead(from + j * lanes, line_bytes);
+            values[j] = load_numbers(from + j * lanes);
         }
         HWY_UNROLL(8)
         for (std::size_t query = 0; query < queries; ++query) {
@@ -261,10 +271,10 @@ HWY_INLINE void weigh_values(const AttentionJob& job, std::size_t first_query, s
 }
 
 // Keys and values are read once for `queries` queries.
-template <std::size_t queries>
-HWY_NOINLINE void attend_queries(const AttentionJob& job, std::size_t first) {
+template <std::size_t queries, class Number>
+HWY_NOINLINE void attend_queries(const AttentionJob<Number>& job, std::size_t first) {
     const std::size_t dimensions = job.head.dimensions;
-    const std::size_t stride = key_halves(job.positions, 1);
+    const std::size_t stride = key_numbers(job.positions, 1);
     // Two groups at a time, where there are registers for their sums: they do not wait for each other.
     std::size_t group = 0;
     if constexpr (lanes == key_group)
@@ -280,7 +290,7 @@ HWY_NOINLINE void attend_queries(const AttentionJob& job, std::size_t first) {
         for (std::size_t query = first; query < first + queries; ++query) {
             float sum = 0.0F;
             for (std::size_t position = 0; position < job.positions; ++position) {
-                const float value = f16_to_float(job.head.values[position * dimensions + dimension]);
+                const float value = as_float(job.head.values[position * dimensions + dimension]);
                 sum = std::fma(value, job.scores[query * stride + position], sum);
             }
             job.out[query * dimensions + dimension] = sum;
@@ -288,11 +298,20 @@ HWY_NOINLINE void attend_queries(const AttentionJob& job, std::size_t first) {
     }
 }
 
-void attend(const AttentionJob& job) {
+template <class Number>
+HWY_INLINE void attend_to(const AttentionJob<Number>& job) {
     std::size_t query = 0;
     for (; query + 4 <= job.query_count; query += 4) attend_queries<4>(job, query);
     for (; query + 2 <= job.query_count; query += 2) attend_queries<2>(job, query);
     for (; query < job.query_count; ++query) attend_queries<1>(job, query);
+}
+
+void attend_halves(const AttentionJob<std::uint16_t>& job) {
+    attend_to(job);
+}
+
+void attend_floats(const AttentionJob<float>& job) {
+    attend_to(job);
 }
 
 #endif
@@ -308,7 +327,8 @@ HWY_EXPORT(quantize_columns);
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(silu_times);
 HWY_EXPORT(softmax);
-HWY_EXPORT(attend);
+HWY_EXPORT(attend_halves);
+HWY_EXPORT(attend_floats);
 
 Quantized quantize_columns(const float* values, std::int8_t* bytes) {
     return HWY_DYNAMIC_DISPATCH(quantize_columns)(values, bytes);
@@ -326,8 +346,12 @@ void softmax(float* values, std::size_t count) {
     HWY_DYNAMIC_DISPATCH(softmax)(values, count);
 }
 
-void attend(const AttentionJob& job) {
-    HWY_DYNAMIC_DISPATCH(attend)(job);
+void attend(const AttentionJob<std::uint16_t>& job) {
+    HWY_DYNAMIC_DISPATCH(attend_halves)(job);
+}
+
+void attend(const AttentionJob<float>& job) {
+    HWY_DYNAMIC_DISPATCH(attend_floats)(job);
 }
 
 std::vector<std::int64_t> compiled_targets() {

@@ -5,6 +5,7 @@
 
 #include "infer/activations.h"
 #include "infer/attention.h"
+#include "infer/half.h"
 #include "infer/matrix.h"
 
 #include <cstddef>
@@ -31,8 +32,9 @@ struct Quantized {
     std::int32_t sum = 0;
 };
 
+template <class Number>
 struct AttentionJob {
-    KvHead head{};
+    KvHead<Number> head{};
     std::size_t positions = 0;
     const float* queries = nullptr;
     std::size_t query_count = 0;
@@ -40,6 +42,14 @@ struct AttentionJob {
     float* scores = nullptr;  // query_count * positions, rounded up to whole groups of keys
     float* out = nullptr;
 };
+
+// Of keys and values.
+[[nodiscard]] inline float as_float(std::uint16_t number) {
+    return f16_to_float(number);
+}
+[[nodiscard]] inline float as_float(float number) {
+    return number;
+}
 
 void multiply_quantized_panels(const PanelJob& job);
 void multiply_float_panels(const PanelJob& job);
@@ -50,7 +60,8 @@ Quantized quantize_columns(const float* values, std::int8_t* bytes);
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out);
 void silu_times(const float* gate, const float* up, std::size_t count, float* out);
 void softmax(float* values, std::size_t count);
-void attend(const AttentionJob& job);
+void attend(const AttentionJob<std::uint16_t>& job);
+void attend(const AttentionJob<float>& job);
 
 // Highway's bits of the instruction sets that these were compiled for.
 [[nodiscard]] std::vector<std::int64_t> compiled_targets();
@@ -62,7 +73,8 @@ Quantized quantize_columns(const float* values, std::int8_t* bytes);
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out);
 void silu_times(const float* gate, const float* up, std::size_t count, float* out);
 void softmax(float* values, std::size_t count);
-void attend(const AttentionJob& job);
+void attend(const AttentionJob<std::uint16_t>& job);
+void attend(const AttentionJob<float>& job);
 
 }  // namespace portable
 

@@ -2,17 +2,15 @@
 
 #include "base/assert.h"
 #include "infer/attention.h"
-#include "infer/float_attention.h"
 
 #include <cstring>
-#include <type_traits>
 
 namespace chaos::infer {
 namespace {
 
 // Of one KV head, keys first; whole groups of keys, so that both are aligned.
 std::size_t head_numbers(std::size_t capacity, std::size_t head_width) {
-    return 2 * key_halves(capacity, head_width);
+    return 2 * key_numbers(capacity, head_width);
 }
 
 }  // namespace
@@ -48,7 +46,7 @@ void KvCache::copy(const KvCache& from, std::size_t tokens) {
     const std::size_t number = type_ == KvType::f16 ? 2 : 4;
     const std::size_t half = head_numbers(capacity_, head_width_) / 2 * number;
     // A last group of keys that is not full is copied whole: what is too much there is written before it is read.
-    const std::size_t keys = key_halves(tokens, head_width_) * number;
+    const std::size_t keys = key_numbers(tokens, head_width_) * number;
     const std::size_t values = tokens * head_width_ * number;
     for (std::size_t at = 0; at < memory_.bytes().size(); at += 2 * half) {
         std::memcpy(memory_.data() + at, from.memory_.data() + at, keys);
@@ -61,23 +59,22 @@ void KvCache::store(std::size_t layer, std::size_t kv_head, std::size_t position
                     std::span<const float> value) const {
     CHAOS_ASSERT(position < size_);
     if (type_ == KvType::f16)
-        store_key_value(head<KvHead>(layer, kv_head), position, key, value);
+        store_key_value(head<std::uint16_t>(layer, kv_head), position, key, value);
     else
-        store_key_value(head<FloatKvHead>(layer, kv_head), position, key, value);
+        store_key_value(head<float>(layer, kv_head), position, key, value);
 }
 
 void KvCache::attend(std::size_t layer, std::size_t kv_head, std::size_t positions, std::span<const float> queries,
                      float scale, std::vector<float>& scores, std::span<float> out) const {
     CHAOS_ASSERT(positions <= size_);
     if (type_ == KvType::f16)
-        infer::attend(head<KvHead>(layer, kv_head), positions, queries, scale, scores, out);
+        infer::attend(head<std::uint16_t>(layer, kv_head), positions, queries, scale, scores, out);
     else
-        infer::attend(head<FloatKvHead>(layer, kv_head), positions, queries, scale, scores, out);
+        infer::attend(head<float>(layer, kv_head), positions, queries, scale, scores, out);
 }
 
-template <class Head>
-Head KvCache::head(std::size_t layer, std::size_t kv_head) const {
-    using Number = std::remove_pointer_t<decltype(Head::keys)>;
+template <class Number>
+KvHead<Number> KvCache::head(std::size_t layer, std::size_t kv_head) const {
     const std::size_t numbers = head_numbers(capacity_, head_width_);
     auto* first = reinterpret_cast<Number*>(memory_.data()) + (layer * kv_heads_ + kv_head) * numbers;
     return {first, first + numbers / 2, head_width_};

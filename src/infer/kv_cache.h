@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "infer/attention.h"
 #include "infer/config.h"
 #include "infer/huge_pages.h"
 
@@ -41,8 +42,8 @@ public:
                 float scale, std::vector<float>& scores, std::span<float> out) const;
 
 private:
-    template <class Head>
-    [[nodiscard]] Head head(std::size_t layer, std::size_t kv_head) const;
+    template <class Number>
+    [[nodiscard]] KvHead<Number> head(std::size_t layer, std::size_t kv_head) const;
 
     HugePages memory_;
     KvType type_ = KvType::f16;

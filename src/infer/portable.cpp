@@ -145,26 +145,34 @@ void softmax(float* values, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
-void attend(const AttentionJob& job) {
+template <class Number>
+void attend_to(const AttentionJob<Number>& job) {
     const std::size_t dimensions = job.head.dimensions;
     for (std::size_t query = 0; query < job.query_count; ++query) {
         const float* values = job.queries + query * dimensions;
         for (std::size_t position = 0; position < job.positions; ++position) {
-            const std::uint16_t* keys =
-                job.head.keys + position / key_group * key_group * dimensions + position % key_group;
+            const Number* keys = job.head.keys + position / key_group * key_group * dimensions + position % key_group;
             float score = 0.0F;
             for (std::size_t i = 0; i < dimensions; ++i)
-                score = std::fma(f16_to_float(keys[i * key_group]), values[i], score);
+                score = std::fma(as_float(keys[i * key_group]), values[i], score);
             job.scores[position] = score * job.scale;
         }
         softmax(job.scores, job.positions);
         for (std::size_t i = 0; i < dimensions; ++i) {
             float sum = 0.0F;
             for (std::size_t position = 0; position < job.positions; ++position)
-                sum = std::fma(f16_to_float(job.head.values[position * dimensions + i]), job.scores[position], sum);
+                sum = std::fma(as_float(job.head.values[position * dimensions + i]), job.scores[position], sum);
             job.out[query * dimensions + i] = sum;
         }
     }
+}
+
+void attend(const AttentionJob<std::uint16_t>& job) {
+    attend_to(job);
+}
+
+void attend(const AttentionJob<float>& job) {
+    attend_to(job);
 }
 
 }  // namespace chaos::infer::portable

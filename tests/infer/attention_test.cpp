@@ -2,7 +2,7 @@
 
 #include "base/random.h"
 #include "infer/every_target.h"
-#include "infer/half.h"
+#include "infer/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -12,12 +12,13 @@
 namespace chaos::infer {
 namespace {
 
+template <class Number>
 struct Cache {
     Cache(std::size_t positions, std::size_t dimensions, std::mt19937_64& random)
-        : keys(key_halves(positions, dimensions) + 32), values(positions * dimensions) {
+        : keys(key_numbers(positions, dimensions) + 32), values(positions * dimensions) {
         // Keys are to be aligned.
         const auto past = reinterpret_cast<std::uintptr_t>(keys.data()) % 64;
-        head = {keys.data() + (past == 0 ? 0 : (64 - past) / 2), values.data(), dimensions};
+        head = {keys.data() + (past == 0 ? 0 : (64 - past) / sizeof(Number)), values.data(), dimensions};
         std::vector<float> key(dimensions);
         std::vector<float> value(dimensions);
         for (std::size_t position = 0; position < positions; ++position) {
@@ -28,37 +29,38 @@ struct Cache {
     }
 
     [[nodiscard]] double key(std::size_t position, std::size_t i) const {
-        return static_cast<double>(f16_to_float(
+        return static_cast<double>(as_float(
             head.keys[position / key_group * key_group * head.dimensions + i * key_group + position % key_group]));
     }
     [[nodiscard]] double value(std::size_t position, std::size_t i) const {
-        return static_cast<double>(f16_to_float(head.values[position * head.dimensions + i]));
+        return static_cast<double>(as_float(head.values[position * head.dimensions + i]));
     }
 
-    std::vector<std::uint16_t> keys;
-    std::vector<std::uint16_t> values;
-    KvHead head;
+    std::vector<Number> keys;
+    std::vector<Number> values;
+    KvHead<Number> head;
 };
 
-TEST(Attention, ResultsAreTheExactOnesButForRoundingAndTheSameOnEveryInstructionSet) {
+template <class Number>
+void expect_exact_results_on_every_target() {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         std::mt19937_64 random(seed);
         const std::size_t dimensions = seed % 3 == 0 ? 1 + random() % 150 : std::size_t{16} << (random() % 4);
         const std::size_t positions = 1 + random() % 200;
         const std::size_t queries = 1 + random() % 9;
-        const Cache cache(positions + random() % 40, dimensions, random);
+        const Cache<Number> cache(positions + random() % 40, dimensions, random);
         std::vector<float> query(queries * dimensions);
         for (float& x : query) x = random_normal(random(), 0, 0);
         const float scale = 1.0F / std::sqrt(static_cast<float>(dimensions));
         std::vector<float> plain(query.size());
-        std::vector<float> scores(queries * key_halves(positions, 1));
-        portable::attend({.head = cache.head,
-                          .positions = positions,
-                          .queries = query.data(),
-                          .query_count = queries,
-                          .scale = scale,
-                          .scores = scores.data(),
-                          .out = plain.data()});
+        std::vector<float> scores(queries * key_numbers(positions, 1));
+        portable::attend(AttentionJob<Number>{.head = cache.head,
+                                              .positions = positions,
+                                              .queries = query.data(),
+                                              .query_count = queries,
+                                              .scale = scale,
+                                              .scores = scores.data(),
+                                              .out = plain.data()});
         for (std::size_t q = 0; q < queries; ++q) {
             std::vector<double> weights(positions);
             double sum = 0.0;
@@ -84,6 +86,14 @@ TEST(Attention, ResultsAreTheExactOnesButForRoundingAndTheSameOnEveryInstruction
             ASSERT_TRUE(test::same_bits(out, plain));
         });
     }
+}
+
+TEST(Attention, ResultsAreTheExactOnesButForRoundingAndTheSameOnEveryInstructionSet) {
+    expect_exact_results_on_every_target<std::uint16_t>();
+}
+
+TEST(Attention, FloatsAreAttendedToLikewise) {
+    expect_exact_results_on_every_target<float>();
 }
 
 }  // namespace
