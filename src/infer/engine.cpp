@@ -21,6 +21,9 @@ constexpr std::size_t embedded_at_once = 32;
 // Rows that are worth computing by halves, while the others' sums travel.
 constexpr std::size_t min_rows_of_two_lanes = 16;
 
+// How far two positions may be apart that attention takes about as long for.
+constexpr std::size_t similar_positions = 256;
+
 // Of weights that are fetched while others are waited for.
 constexpr std::size_t near_bytes = 1 << 20;
 
@@ -243,8 +246,8 @@ Result<void> Engine::attention(Lane& lane, std::size_t index, const LayerWeights
     CHAOS_CHECK(multiply_floats(lane.activations, {&layer.query, &layer.key, &layer.value}, products));
     for_rows(lane, [&](std::size_t row, std::size_t) { prepare_heads(index, layer, row); });
     const auto kv_heads = static_cast<std::size_t>(part_.kv_heads);
-    pool_.run(lane.count * kv_heads,
-              [&](std::size_t chunk) { attend_row(index, lane.first + chunk / kv_heads, chunk % kv_heads); });
+    const auto attend = [&](std::size_t chunk) { attend_row(index, lane.first + chunk / kv_heads, chunk % kv_heads); };
+    pool_.run(lane.count * kv_heads, attend, rows_[lane.first].position / similar_positions);
     lane.activations.resize(lane.count, queries, forms_of({&layer.output}));
     for_rows(lane, [&](std::size_t row, std::size_t place) {
         lane.activations.set(place, row_of(attended_, row, part_.query_width()));

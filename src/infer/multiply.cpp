@@ -10,16 +10,19 @@
 namespace chaos::infer {
 namespace {
 
-// Some hundred kilobytes: many chunks for threads to take, each longer than what it costs to take one.
-constexpr std::size_t chunk_panels = 4;
-
-std::size_t chunks_of(const Matrix& matrix) {
-    return (panels_of(matrix.rows) + chunk_panels - 1) / chunk_panels;
+// Some microseconds: many chunks for threads to take, so that none waits long for another at the end, and each longer
+// than what it costs to take one. Several rows take longer, and share what is prepared for some panels at once.
+std::size_t chunk_panels_for(const Activations& activations) {
+    return activations.rows() == 1 ? 1 : 4;
 }
 
 template <class AnyProduct, class JobOf>
 void run_products(Pool& pool, const Activations& activations, std::span<const AnyProduct> products,
                   const JobOf& job_of) {
+    const std::size_t chunk_panels = chunk_panels_for(activations);
+    const auto chunks_of = [&](const Matrix& matrix) {
+        return (panels_of(matrix.rows) + chunk_panels - 1) / chunk_panels;
+    };
     std::size_t chunks = 0;
     for (const AnyProduct& product : products) {
         const Activations::Forms forms = activations.forms();
@@ -28,7 +31,7 @@ void run_products(Pool& pool, const Activations& activations, std::span<const An
         CHAOS_ASSERT(product.stride >= product.matrix.rows || activations.rows() <= 1);
         chunks += chunks_of(product.matrix);
     }
-    pool.run(chunks, [&](std::size_t chunk) {
+    const auto multiply_chunk = [&](std::size_t chunk) {
         for (const AnyProduct& product : products) {
             const std::size_t here = chunks_of(product.matrix);
             if (chunk >= here) {
@@ -43,7 +46,8 @@ void run_products(Pool& pool, const Activations& activations, std::span<const An
             job.stride = product.stride;
             return multiply_panels(job);
         }
-    });
+    };
+    pool.run(chunks, multiply_chunk, activations.rows() * activations.columns());
 }
 
 }  // namespace
