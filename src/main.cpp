@@ -323,6 +323,22 @@ void add_leave(CLI::App& program, Job& job) {
     command->callback([&job, dir] { job = [dir] { return chaos::cli::leave(*dir); }; });
 }
 
+void add_recover(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::RecoverOptions>();
+    CLI::App* command =
+        program.add_subcommand("recover", "Let a --strict cluster go on when most of its members are lost for good");
+    command->add_option("--dir", options->dir, dir_help)->type_name("DIR");
+    command->add_flag("--force", options->force, "Do it; without this, only say what would be lost");
+    command->footer(
+        "Under the policy strict, members that do not reach a quorum wait for the others, because those might go on\n"
+        "elsewhere. Where you know that they do not, and never will, one node that is told so is enough: all that it\n"
+        "reaches go on with it. Where all were down and too few came back, they begin from their newest checkpoint.\n\n"
+        "Examples:\n"
+        "  chaos recover --dir runs/a                                 # who is missing, and what would be lost\n"
+        "  chaos recover --dir runs/a --force\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::recover(*options); }; });
+}
+
 void add_link(CLI::App& program, Job& job) {
     CLI::App* command = program.add_subcommand("link", "Connect a running node with another, or disconnect them");
     command->require_subcommand(1);
@@ -420,6 +436,7 @@ int run(int argc, char** argv) {
     add_why(program, job);
     add_leave(program, job);
     add_link(program, job);
+    add_recover(program, job);
     add_journal(program, job);
 
     if (argc > 1 && argv[1][0] != '-' && explain_unknown_command(program, argv[1])) return exit_error;

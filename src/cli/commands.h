@@ -135,6 +135,13 @@ struct WhyOptions {
 // Returns when the node has left.
 [[nodiscard]] Result<void> leave(const std::filesystem::path& dir);
 
+struct RecoverOptions {
+    std::filesystem::path dir;
+    bool force = false;  // false: only say what it would do
+};
+// Policy strict: goes on without a quorum that is lost for good.
+[[nodiscard]] Result<void> recover(const RecoverOptions& options);
+
 struct LinkOptions {
     std::filesystem::path dir;
     bool add = true;  // false: remove

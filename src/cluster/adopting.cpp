@@ -24,7 +24,7 @@ bool Member::State::on_decide(const DecidePtr& decide) {
         ++counters.refused;
         return false;
     }
-    if (delta.fork) {
+    if (delta.fork != Fork::none) {
         // A fork that leaves us out concerns us only if we cannot go on ourselves.
         const bool ours =
             std::ranges::none_of(delta.removals, [&](const Removal& removal) { return removal.node == self(); });

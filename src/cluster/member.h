@@ -122,10 +122,14 @@ struct InstitutionCommand {
     Name root{};                                        // of the first two
     std::vector<std::uint8_t> revocation;               // revoke_node: signed by the institution
 };
+// Policy strict: a person says that no quorum of this node's view will ever come back. Those that are here fork, as
+// they would by themselves under `continue`; where all were down, they found the cluster again. Member::recovery() says
+// what that means, and when it is refused.
+struct RecoverCommand {};
 
 using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, StepFailed, Synced,
                            WentAstray, Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand,
-                           DisconnectCommand, InstitutionCommand>;
+                           DisconnectCommand, InstitutionCommand, RecoverCommand>;
 
 // ---- actions ----
 
@@ -195,6 +199,15 @@ struct Counters {
     std::uint64_t refused = 0;   // well-formed, current, but not allowed
 };
 
+// What RecoverCommand would do, as far as this node knows.
+struct Recovery {
+    ViewPtr view;               // too few of whose active members are here
+    std::vector<NodeId> here;   // those who would go on, this node among them
+    std::vector<NodeId> lost;   // those who would not
+    bool founds = false;        // all were down: from the newest checkpoint among those that are here
+    std::uint64_t applied = 0;  // steps in this node's state, or in its checkpoint
+};
+
 class Member {
 public:
     // `record` and `checkpoint`: what an earlier life left on disk.
@@ -219,6 +232,8 @@ public:
     [[nodiscard]] const Counters& counters() const;
     // What the node waits for, in words.
     [[nodiscard]] std::string why() const;
+    // What RecoverCommand would do; an error says why it is refused.
+    [[nodiscard]] Result<Recovery> recovery() const;
 
 private:
     struct State;

@@ -7,6 +7,7 @@
 //   relaying.cpp    flooded messages, requests, proofs
 //   voting.cpp      promises, flush, votes
 //   proposing.cpp   whose turn it is, what is proposed, when it is decided
+//   recovering.cpp  going on without a quorum, because a person says so
 //   adopting.cpp    what a decided view means for this node
 #pragma once
 
@@ -159,6 +160,7 @@ struct Member::State {
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
     Nanoseconds without_quorum_since = never;
+    Name forced_from{};  // the view no quorum of which will come back, as a person said; zero: none
     Pending pending;
     std::map<RequestKey, Own> own;
     std::map<RequestKey, Nanoseconds> pending_since;
@@ -298,6 +300,14 @@ struct Member::State {
     [[nodiscard]] const Vote* voted_for() const;
     [[nodiscard]] std::map<NodeId, Report> believable_reports();
     void drop_false_leaders(std::map<NodeId, Report>& reports);
+
+    // ---- recovering.cpp
+    [[nodiscard]] std::vector<NodeId> seats_here() const;
+    [[nodiscard]] bool a_member_runs() const;
+    [[nodiscard]] Result<Recovery> recovery() const;
+    [[nodiscard]] std::string too_few() const;
+    [[nodiscard]] bool forced() const;
+    void recover();
 
     // ---- adopting.cpp
     bool on_decide(const DecidePtr& decide);

@@ -162,7 +162,9 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     }
     const Name name = name_of(delta);
     const Result<ViewPtr> next = view_after(delta, name);
-    const Result<void> fits = fits_our_steps(delta);
+    Result<void> fits = fits_our_steps(delta);
+    if (delta.fork == Fork::forced)
+        if (const Result<Recovery> possible = recovery(); !possible) fits = possible.error();
     if (!next || !fits) {
         note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " +
              (next ? fits.error() : next.error()).message);
@@ -174,7 +176,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     if (accept.stamp.author != identity.member) propose_after(4 * spread() + 2 * options.detect);
     acceptor.promised = std::max(acceptor.promised, accept.ballot);
     // A fork is another line: it does not take the place of a vote in this one.
-    if (!delta.fork) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
+    if (delta.fork == Fork::none) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
     persist();
     reply.value = name;
     reply.claims = claims();

@@ -229,6 +229,10 @@ void walk(Archive& archive, Meeting& meeting) {
     walk_all(archive, meeting.other, meeting.samples);
 }
 template <class Archive>
+void walk(Archive& archive, Fork& fork) {
+    walk_enum(archive, fork, Fork::forced);
+}
+template <class Archive>
 void walk(Archive& archive, Delta& delta) {
     walk_all(archive, delta.parent, delta.epoch, delta.first_step, delta.fork);
     walk_optional(archive, delta.settlement, Walk{});

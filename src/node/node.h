@@ -86,6 +86,7 @@ private:
     void answer(const nlohmann::json& request, const Reply& reply) override;
     void answer_events(const nlohmann::json& request, const Reply& reply);
     void answer_link(const nlohmann::json& request, const Reply& reply);
+    void answer_recover(const nlohmann::json& request, const Reply& reply);
     [[nodiscard]] Result<elastic::NodeId> node_called(const std::string& beginning) const;
 
     void write(const elastic::journal::Entry& entry);
@@ -124,12 +125,12 @@ private:
     double step_seconds_ = 0.0;
     std::uint64_t steps_here_ = 0;
     std::vector<Reply> leaving_;
-    struct LinkWish {
-        elastic::NodeId peer;
-        bool add = true;
+    // What somebody asked for, and waits until a view has it.
+    struct Wish {
+        std::function<std::string(const cluster::View&)> done;  // in words; empty: not yet
         Reply reply;
     };
-    std::vector<LinkWish> link_wishes_;
+    std::vector<Wish> wishes_;
     std::string refusal_;  // the last one that was told, for `why`
     bool leaves_ = false;
     bool ended_ = false;

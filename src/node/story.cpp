@@ -60,7 +60,8 @@ std::vector<Event> changes(const cluster::View* before, const cluster::View& now
     add("view", "view " + brief(now.name) + ": " + std::to_string(now.active_count()) + " train, " +
                     std::to_string(now.members.size() - now.active_count()) + " join, from step " +
                     std::to_string(now.first_step) + " on" + (redone ? "; the step in flight was settled" : "") +
-                    (now.fork ? "; a fork" : ""));
+                    (now.is_fork() ? "; a fork" : "") +
+                    (now.fork == cluster::Fork::forced ? ", as somebody here asked" : ""));
     return events;
 }
 

@@ -35,8 +35,11 @@ protected:
     [[nodiscard]] std::unique_ptr<Process> start(const std::vector<std::string>& arguments) const {
         return std::make_unique<Process>(arguments, folder.path(), at_home());
     }
-    [[nodiscard]] std::unique_ptr<Process> found(std::string& address) const {
-        auto node = start({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    [[nodiscard]] std::unique_ptr<Process> found(std::string& address,
+                                                 const std::vector<std::string>& more = {}) const {
+        std::vector<std::string> arguments{"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        auto node = start(arguments);
         EXPECT_TRUE(node->wait_for_output("join with")) << node->err;
         const std::size_t at = node->out.find("listens at ") + std::string("listens at ").size();
         address = node->out.substr(at, node->out.find('\n', at) - at);
@@ -112,6 +115,60 @@ TEST_F(Up, WhenAllWereDownTrainingGoesOn) {
     EXPECT_GE(status("b")["step"], saved);
     const Outcome checked = run({"journal", "check", "a", "b"});
     EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+}
+
+TEST_F(Up, AStrictClusterWhoseMajorityIsLostIsRecoveredByAPerson) {
+    std::string address;
+    const auto a = found(address, {"--strict"});
+    const auto b = join(address, "b");
+    const auto c = join(address, "c");
+    const Outcome needless = run({"recover", "--force", "--dir", "c"});
+    EXPECT_EQ(needless.code, 2);
+    EXPECT_THAT(needless.err, HasSubstr("there is nothing to recover"));
+    for (Process* lost : {a.get(), b.get()}) lost->signal(SIGKILL);
+    a->wait();
+    b->wait();
+    std::string why;
+    while (why.find("chaos recover --dir c") == std::string::npos) why = run({"why", "--dir", "c"}).out;
+    EXPECT_THAT(why, HasSubstr("only 1 of 3 active members are here"));
+    const Outcome told = run({"recover", "--dir", "c"});
+    EXPECT_EQ(told.code, 0) << told.err;
+    EXPECT_THAT(told.out, HasSubstr("nothing was changed"));
+    const std::uint64_t step = status("c")["step"];
+    const Outcome forced = run({"recover", "--force", "--dir", "c"});
+    EXPECT_EQ(forced.code, 0) << forced.err;
+    EXPECT_THAT(forced.out, HasSubstr("goes on with 1 active member from step"));
+    while (status("c")["step"] <= step) {
+    }
+    // One that was thought to be lost comes back, to where the others went.
+    const auto again = start({"join", status("c")["listen"], "--dir", "b"});
+    ASSERT_TRUE(again->wait_for_output("trains with the others")) << again->out << again->err;
+    const Outcome checked = run({"journal", "check", "a", "b", "c"});
+    EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+    EXPECT_THAT(checked.out, HasSubstr("1 fork"));
+}
+
+TEST_F(Up, AStrictClusterOfWhichTooFewComeBackIsFoundedAgainByAPerson) {
+    std::string address;
+    {
+        const auto a = found(address, {"--strict"});
+        const auto b = join(address, "b");
+        const auto c = join(address, "c");
+        ASSERT_TRUE(a->wait_for_output("saved ")) << a->err;  // the one that stands longest does
+        for (Process* lost : {a.get(), b.get(), c.get()}) lost->signal(SIGKILL);
+        for (Process* lost : {a.get(), b.get(), c.get()}) lost->wait();
+    }
+    const auto a = start({"up", "run.toml", "--dir", "a", "--listen", address});
+    ASSERT_TRUE(a->wait_for_output("listens at")) << a->err;
+    EXPECT_THAT(run({"why", "--dir", "a"}).out, HasSubstr("chaos recover --dir a"));
+    EXPECT_THAT(run({"recover", "--dir", "a"}).out, HasSubstr("found the cluster again"));
+    const Outcome forced = run({"recover", "--force", "--dir", "a"});
+    EXPECT_EQ(forced.code, 0) << forced.err;
+    EXPECT_THAT(forced.out, HasSubstr("goes on with 1 active member from step"));
+    const std::uint64_t step = status("a")["step"];
+    EXPECT_GT(step, 0U);
+    while (status("a")["step"] <= step) {
+    }
 }
 
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {

@@ -129,6 +129,124 @@ TEST(Member, EverybodyDownAndFoundedAgain) {
     }
 }
 
+bool noted(Village& village, unsigned number, const std::string& words) {
+    return std::ranges::any_of(village.house(number).notes,
+                               [&](const std::string& text) { return text.find(words) != std::string::npos; });
+}
+
+TEST(Member, AStrictMinorityGoesOnWhenAPersonSaysSo) {
+    // Whoever of them is told: the one that stands longest, or another.
+    for (const unsigned told : {0U, 1U}) {
+        Village village;
+        village.strict = true;
+        populate(village, 5);
+        for (const unsigned lost : {2U, 3U, 4U}) village.crash(lost);
+        village.pass(30 * second);
+        const std::uint64_t stuck_at = village.member(told).applied();
+        const Result<Recovery> recovery = village.member(told).recovery();
+        ASSERT_TRUE(recovery) << recovery.error().message;
+        EXPECT_EQ(recovery->here, (std::vector{Village::node(0), Village::node(1)}));
+        EXPECT_EQ(recovery->lost.size(), 3U);
+        EXPECT_FALSE(recovery->founds);
+        EXPECT_EQ(recovery->applied, stuck_at);
+        EXPECT_NE(village.member(told).why().find("only 2 of 5 active members"), std::string::npos);
+        village.tell(told, RecoverCommand{});
+        EXPECT_TRUE(trains(village, {0, 1})) << village.story();
+        EXPECT_EQ(village.member(1 - told).view()->strict, true);
+        EXPECT_GE(village.member(told).applied(), stuck_at);
+        // Those who were lost join what goes on; what they know of is no quorum any more.
+        village.restart(2, true);
+        village.restart(3, true);
+        EXPECT_TRUE(trains(village, {0, 1, 2, 3})) << village.story();
+    }
+}
+
+TEST(Member, AForcedForkGivesWayToTheQuorumThatWasThereAllTheSame) {
+    Village village;
+    village.strict = true;
+    populate(village, 5);
+    for (const unsigned x : {0U, 1U})
+        for (const unsigned y : {2U, 3U, 4U}) village.cuts.insert(link_between(Village::node(x), Village::node(y)));
+    EXPECT_TRUE(trains(village, {2, 3, 4}));
+    village.tell(1, RecoverCommand{});
+    EXPECT_TRUE(trains(village, {0, 1})) << village.story();
+    EXPECT_TRUE(village.member(0).view()->fork == Fork::forced);
+    const std::uint64_t reached = village.member(2).applied();
+    village.cuts.clear();
+    EXPECT_TRUE(trains(village, {0, 1, 2, 3, 4})) << village.story();
+    EXPECT_FALSE(village.house(0).excluded.empty());
+    EXPECT_TRUE(village.house(2).excluded.empty());
+    EXPECT_GE(village.member(0).applied(), reached);
+}
+
+TEST(Member, WhereAllWereDownAndTooFewComeBackAPersonMayFoundAgain) {
+    Village village;
+    village.strict = true;
+    village.options.may_found = false;  // started to join others: even so
+    populate(village, 5);
+    for (unsigned i = 0; i < 5; ++i) village.crash(i);
+    village.pass(second);
+    for (const unsigned back : {3U, 4U}) village.restart(back, true);
+    village.pass(100 * second);
+    EXPECT_EQ(village.member(3).role(), Role::returning);
+    const Result<Recovery> recovery = village.member(3).recovery();
+    ASSERT_TRUE(recovery) << recovery.error().message;
+    EXPECT_TRUE(recovery->founds);
+    EXPECT_EQ(recovery->here, (std::vector{Village::node(3), Village::node(4)}));
+    const std::uint64_t newest = std::max(village.house(3).checkpoint->applied, village.house(4).checkpoint->applied);
+    village.tell(3, RecoverCommand{});
+    EXPECT_TRUE(trains(village, {3, 4})) << village.story();
+    EXPECT_GE(village.member(3).applied(), newest);
+    village.restart(0, true);
+    EXPECT_TRUE(trains(village, {0, 3, 4})) << village.story();
+}
+
+TEST(Member, RecoveryIsRefusedWhereThereIsNothingToRecover) {
+    const auto refused = [](Village& village, unsigned number, const std::string& words) {
+        village.tell(number, RecoverCommand{});
+        const Result<Recovery> recovery = village.member(number).recovery();
+        ASSERT_FALSE(recovery);
+        EXPECT_NE(recovery.error().message.find(words), std::string::npos) << recovery.error().message;
+        EXPECT_TRUE(village.until([&] { return noted(village, number, words); }, second));
+    };
+    Village strict;
+    strict.strict = true;
+    populate(strict, 3);
+    refused(strict, 0, "that is a quorum");
+    strict.crash(2);
+    EXPECT_TRUE(trains(strict, {0, 1}));
+    EXPECT_EQ(strict.member(0).view()->fork, Fork::none);
+    strict.add(7);
+    refused(strict, 7, "not a member of a cluster");
+    Village goes_on;
+    populate(goes_on, 3);
+    goes_on.crash(0);
+    goes_on.crash(1);
+    refused(goes_on, 2, "the policy of this cluster is continue");
+}
+
+TEST(Member, NobodyForcesAForkOnThoseWhoReachAQuorum) {
+    Village village;
+    village.strict = true;
+    populate(village, 3);
+    // A liar proposes one that leaves a member out.
+    const View& view = *village.member(0).view();
+    Delta delta;
+    delta.parent = view.name;
+    delta.epoch = view.epoch + 1;
+    delta.fork = Fork::forced;
+    delta.settlement.emplace();
+    delta.settlement->applied = village.member(0).applied();
+    delta.first_step = delta.settlement->applied;
+    delta.removals = {{.node = Village::node(2), .reason = Reason::failed}};
+    const NodeId liar = Village::node(1);
+    const MessagePtr lie = make_signed(Accept{.ballot = {.round = 1000, .proposer = liar}, .delta = delta, .stamp = {}},
+                                       village.member(1).id(), 1, PlainSigner(liar));
+    village.tell(0, Received{.from = liar, .message = lie});
+    EXPECT_TRUE(village.until([&] { return noted(village, 0, "that is a quorum"); }, second)) << village.story();
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+}
+
 TEST(Member, APartitionForksAndTheLinesMeetAgain) {
     Village village;
     populate(village, 4);

@@ -16,7 +16,7 @@ Delta rich_delta() {
     delta.parent = name("parent");
     delta.epoch = 7;
     delta.first_step = 41;
-    delta.fork = true;
+    delta.fork = Fork::forced;
     delta.settlement = Settlement{
         .applied = 41, .holders = {{1, 2}, {3, 4}}, .founded = false, .lineage = name("l"), .from_joiners = false};
     delta.removals = {{.node = {5, 6}, .reason = Reason::failed}};
