@@ -118,6 +118,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                 state.on_step_failed(what);
             } else if constexpr (std::is_same_v<T, Synced>) {
                 state.on_synced(what);
+            } else if constexpr (std::is_same_v<T, FoundOffender>) {
+                state.on_offender(what.node);
             } else if constexpr (std::is_same_v<T, WentAstray>) {
                 if (state.role == Role::active && state.tip().active_count() > 1)
                     state.exclude("its state is not that of the other members", false);
@@ -326,7 +328,7 @@ void Member::State::maybe_start_step() {
             if (leaving) return finish_leaving();
             // Others may still need the result from it (detect() sees when not).
             if (!tip().settlement && !connections.empty()) return;
-            exclude("view " + brief(tip().name) + " goes on without this node", barred(tip()));
+            exclude(why_without_us(), barred(tip()));
         }
         return;
     }

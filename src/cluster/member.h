@@ -24,6 +24,10 @@
 
 namespace chaos::cluster {
 
+// Offences are counted over so many steps. Whoever took part in as many knows every repeat offender, and votes for the
+// expulsion of no other member.
+inline constexpr std::uint64_t offence_steps = 100;
+
 struct Options {
     Nanoseconds detect = 1 * second;  // silence that fails a link
     Nanoseconds heartbeat = 250 * millisecond;
@@ -95,6 +99,11 @@ struct Synced {  // a joiner holds the whole state, its root compared; it follow
     std::uint64_t applied = 0;
     Name root{};
 };
+// By the results of steps: through this member's fault, several of the last offence_steps were of no use. All who took
+// part in them find that by themselves.
+struct FoundOffender {
+    NodeId node;
+};
 struct WentAstray {};  // its state is not the cluster's: it goes, and comes back as a joiner
 struct Measured {      // by the monitor: what `peer` sends us
     NodeId peer;
@@ -128,8 +137,8 @@ struct InstitutionCommand {
 struct RecoverCommand {};
 
 using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, StepFailed, Synced,
-                           WentAstray, Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand,
-                           DisconnectCommand, InstitutionCommand, RecoverCommand>;
+                           FoundOffender, WentAstray, Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand,
+                           ConnectCommand, DisconnectCommand, InstitutionCommand, RecoverCommand>;
 
 // ---- actions ----
 

@@ -232,7 +232,7 @@ void Member::State::leave_when_passed_over() {
     });
     const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
     if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
-        exclude("view " + brief(tip().name) + " goes on without this node", barred(tip()));
+        exclude(why_without_us(), barred(tip()));
 }
 
 // The others must settle what this member cannot go on from. It still votes on that.

@@ -256,6 +256,8 @@ struct Member::State {
     void on_flooded(NodeId from, const MessagePtr& message);
     bool on_request(const Request& request);  // the bool: whether to relay it
     bool on_proof(const Proof& proof);
+    void on_offender(NodeId node);
+    void expel(MemberId member, Reason reason, const std::string& why);
     void watch_votes(const MessagePtr& message);
     void accuse(const MessagePtr& one, const MessagePtr& other);
     void ask_for(Request request);  // floods it, and repeats it until it is done
@@ -274,6 +276,7 @@ struct Member::State {
     [[nodiscard]] bool plausible(const Promise& promise) const;
     [[nodiscard]] bool timely(std::uint64_t round) const;
     [[nodiscard]] Result<void> fits_our_steps(const Delta& delta) const;
+    [[nodiscard]] Result<void> fits_our_findings(const Delta& delta) const;
 
     // ---- proposing.cpp
     void consider_proposing();
@@ -315,6 +318,7 @@ struct Member::State {
     [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
     void contradict(const Decide& decide);
     void after_adoption();
+    [[nodiscard]] std::string why_without_us() const;
     void recheck_early();
     void forget_ballots();
 };

@@ -304,6 +304,8 @@ std::string_view words_of(Reason reason) {
             return "nothing was heard on it";
         case Reason::asked:
             return "one of its ends asked for it";
+        case Reason::offended:
+            return "its contributions were of no use, time and again";
     }
     return "";
 }

@@ -130,6 +130,7 @@ enum class Reason : std::uint8_t {
     closed,           // link: the other host closed the connection
     silent,           // link: nothing was heard for detect_ms
     asked,            // link: one end asked for its removal
+    offended,         // a member, for good: its contributions were of no use, time and again
 };
 [[nodiscard]] std::string_view words_of(Reason reason);
 

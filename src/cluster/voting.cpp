@@ -79,6 +79,21 @@ Result<void> Member::State::fits_our_steps(const Delta& delta) const {
     return {};
 }
 
+// Who came later than the steps in which somebody offended knows nothing of them, and votes as it does for all reasons
+// that it has not heard of.
+Result<void> Member::State::fits_our_findings(const Delta& delta) const {
+    const MemberInfo* me = tip().find(self());
+    if (role != Role::active || me == nullptr || me->first_step + offence_steps > applied) return {};
+    for (const Removal& removal : delta.removals) {
+        const MemberInfo* member = tip().find(removal.node);
+        if (removal.reason != Reason::offended || member == nullptr) continue;
+        if (!pending.contains(
+                {.kind = RequestKind::expel, .subject = member->id, .link = {}, .name = {}, .author = {}}))
+            return Error{"it expels " + brief(removal.node) + ", which was not found to be a repeat offender here"};
+    }
+    return {};
+}
+
 bool Member::State::on_prepare(NodeId from, const MessagePtr& message) {
     const auto& prepare = std::get<Prepare>(message->body);
     if (prepare.parent != tip().name || !tip().is_active(prepare.ballot.proposer) ||
@@ -163,6 +178,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     const Name name = name_of(delta);
     const Result<ViewPtr> next = view_after(delta, name);
     Result<void> fits = fits_our_steps(delta);
+    if (fits) fits = fits_our_findings(delta);
     if (delta.fork == Fork::forced)
         if (const Result<Recovery> possible = recovery(); !possible) fits = possible.error();
     if (!next || !fits) {

@@ -204,7 +204,7 @@ void walk(Archive& archive, Revocation& revocation) {
 }
 template <class Archive>
 void walk(Archive& archive, Reason& reason) {
-    walk_enum(archive, reason, Reason::asked);
+    walk_enum(archive, reason, Reason::offended);
 }
 template <class Archive>
 void walk(Archive& archive, Role& role) {

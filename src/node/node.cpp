@@ -208,6 +208,14 @@ void Node::astray(elastic::NodeId node, const StateLabel& state) {
          state.applied);
 }
 
+void Node::offender(elastic::NodeId node, std::uint64_t step) {
+    const bool self = node == participant_->member().id();
+    tell("offender",
+         (self ? "this node" : brief(node)) + " made several of the last " + std::to_string(cluster::offence_steps) +
+             " steps useless (a broken machine?); it is going to be expelled for good",
+         step);
+}
+
 void Node::saved(std::uint64_t step, const std::filesystem::path& path) {
     tell("checkpoint", "saved " + path.string(), step);
 }

@@ -76,6 +76,7 @@ private:
     void stable(std::uint64_t steps) override;
     void hashed(const elastic::StateLabel& state, const cluster::Name& root) override;
     void astray(elastic::NodeId node, const elastic::StateLabel& state) override;
+    void offender(elastic::NodeId node, std::uint64_t step) override;
     void saved(std::uint64_t step, const std::filesystem::path& path) override;
     void excluded(const std::string& why, bool final) override;
     void left() override;

@@ -47,7 +47,9 @@ std::vector<Event> changes(const cluster::View* before, const cluster::View& now
     }
     if (before != nullptr) {
         for (const cluster::MemberInfo& member : before->members)
-            if (now.find(member.id.node) == nullptr) add("left", brief(member.id.node) + " is no longer a member");
+            if (now.find(member.id.node) == nullptr)
+                add("left", brief(member.id.node) + (now.revokes(member.id.node, {}) ? " was expelled, for good"
+                                                                                     : " is no longer a member"));
         for (const cluster::LinkInfo& link : before->links)
             if (now.find(link.id) == nullptr && now.find(link.id.a) != nullptr && now.find(link.id.b) != nullptr)
                 add("link_down", "the link between " + words_of(link.id) + " is gone");

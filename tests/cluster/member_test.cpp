@@ -247,6 +247,35 @@ TEST(Member, NobodyForcesAForkOnThoseWhoReachAQuorum) {
     EXPECT_TRUE(trains(village, {0, 1, 2}));
 }
 
+TEST(Member, ARepeatOffenderIsExpelledByThoseWhoFoundIt) {
+    Village village;
+    populate(village, 4);
+    ASSERT_TRUE(village.until([&] { return village.advanced({0, 1, 2, 3}, 2 * offence_steps); }, 600 * second));
+    // One alone cannot do it: the others took part in the same steps, and found nothing.
+    village.tell(0, FoundOffender{Village::node(3)});
+    village.pass(10 * second);
+    EXPECT_TRUE(village.settled({0, 1, 2, 3})) << village.story();
+    EXPECT_TRUE(noted(village, 1, "was not found to be a repeat offender here")) << village.story();
+    for (const unsigned number : {1U, 2U, 3U}) village.tell(number, FoundOffender{Village::node(3)});
+    EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
+    EXPECT_TRUE(village.member(0).view()->revokes(Village::node(3), {}));
+    EXPECT_EQ(village.member(3).role(), Role::outside);
+    ASSERT_FALSE(village.house(3).excluded.empty());
+    EXPECT_NE(village.house(3).excluded.back().find("of no use, time and again"), std::string::npos);
+    // For good: not even a new life of it, without its disk, is let in.
+    village.join(3, 0);
+    village.pass(10 * second);
+    EXPECT_EQ(village.member(3).role(), Role::joining);
+    EXPECT_NE(village.member(3).why().find("expelled"), std::string::npos) << village.member(3).why();
+}
+
+TEST(Member, WhoCameLaterGoesAlongWithWhatTheOthersFound) {
+    Village village;
+    populate(village, 4);
+    village.tell(0, FoundOffender{Village::node(3)});
+    EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
+}
+
 TEST(Member, APartitionForksAndTheLinesMeetAgain) {
     Village village;
     populate(village, 4);
