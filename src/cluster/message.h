@@ -226,6 +226,7 @@ struct Report {
     bool stopped = false;        // the step in flight is stopped until a settlement is decided
     std::uint64_t started = 0;   // one more than the youngest step begun
     std::vector<DownLink> down;  // its links that are dead
+    std::string address;         // returning: where it can be dialled now
 };
 
 struct Vote {

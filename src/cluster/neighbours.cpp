@@ -323,7 +323,11 @@ void Member::State::keep_connections() {
 
 void Member::State::remember_lost(const Candidate& candidate) {
     constexpr std::size_t lost_kept = 64;
-    if (candidate.node == self() || std::ranges::find(lost, candidate.node, &Candidate::node) != lost.end()) return;
+    if (candidate.node == self()) return;
+    if (const auto known = std::ranges::find(lost, candidate.node, &Candidate::node); known != lost.end()) {
+        known->address = candidate.address;  // of two lives that were lost, the later one may have had another
+        return;
+    }
     lost.push_back(candidate);
     if (lost.size() > lost_kept) lost.pop_front();
 }

@@ -53,6 +53,7 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
         if (report == kept.end()) continue;
         MemberInfo again = member;
         again.id = report->second.member;
+        if (report->second.role == Role::returning) again.address = report->second.address;
         const bool holds = report->second.applied == newest->applied && report->second.lineage == newest->lineage;
         again.standing = holds ? Standing::active : Standing::syncing;
         again.since_epoch = member.since_epoch;  // standing outlives a restart of everybody

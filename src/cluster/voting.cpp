@@ -37,6 +37,7 @@ Report Member::State::report() const {
     report.role = role == Role::returning ? Role::returning : Role::active;
     report.member = identity.member;
     if (role == Role::returning) {
+        report.address = identity.address;
         if (checkpoint) {
             report.applied = checkpoint->applied;
             report.lineage = checkpoint->lineage;

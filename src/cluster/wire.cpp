@@ -373,6 +373,7 @@ template <class Archive>
 void walk(Archive& archive, Report& report) {
     walk_all(archive, report.role, report.member, report.applied, report.lineage, report.stopped, report.started);
     walk_list(archive, report.down, max_links_per_member, Walk{});
+    if (report.role == Role::returning) walk(archive, report.address);
 }
 template <class Archive>
 void walk(Archive& archive, Vote& vote) {

@@ -101,6 +101,32 @@ TEST(Member, ARestartedNodeJoinsAnewWithOrWithoutItsDisk) {
     }
 }
 
+TEST(Member, WhoeverComesBackIsDialledWhereItIsNow) {
+    const auto address_of = [](Village& village, unsigned number) {
+        return village.member(number == 0 ? 1 : 0).view()->find(Village::node(number))->address;
+    };
+    Village village;
+    for (unsigned i = 0; i < 3; ++i) village.give(i, certificate(Village::institution(), Village::node(i)));
+    for (unsigned i = 0; i < 3; ++i) village.house(i).address = "old:" + std::to_string(i);
+    populate(village, 3);
+    EXPECT_EQ(address_of(village, 1), "old:1");
+    // Alone, while the others went on.
+    village.crash(1);
+    village.house(1).address = "new:1";
+    village.restart(1, true);
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+    EXPECT_EQ(address_of(village, 1), "new:1");
+    // And where all were down: the others know only what the last view said.
+    for (unsigned i = 0; i < 3; ++i) village.crash(i);
+    village.house(2).address = "new:2";
+    for (unsigned i = 0; i < 3; ++i) village.restart(i, true);
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+    EXPECT_TRUE(village.member(0).view()->find(Village::node(2))->id.incarnation > 1000);
+    EXPECT_EQ(address_of(village, 0), "old:0");
+    EXPECT_EQ(address_of(village, 1), "new:1");
+    EXPECT_EQ(address_of(village, 2), "new:2");
+}
+
 TEST(Member, StrictMinorityWaitsAndAMajorityOfRestartedSeatsHelpsIt) {
     Village village;
     village.strict = true;

@@ -76,6 +76,8 @@ std::vector<MessagePtr> every_kind() {
     all.push_back(make_signed(decide, author, 1, signer));
     Promise promise;
     promise.accepted = Vote{.ballot = {.round = 1, .proposer = {1, 1}}, .delta = rich_delta()};
+    promise.report.role = Role::returning;
+    promise.report.address = "y";
     promise.report.down = {{.peer = {3, 3}, .reason = Reason::closed}};
     all.push_back(make_signed(promise, author, 0, signer));
     Accepted accepted;
