@@ -105,8 +105,9 @@ struct InviteOptions {
 [[nodiscard]] Result<void> invite(const InviteOptions& options);
 
 struct RevokeOptions {
-    std::string key;          // of a node, or of a join token
-    std::string institution;  // empty: the one of this machine that invited it
+    std::string key;            // of a node, or of a join token; or a revocation, as another machine printed it
+    std::string institution;    // empty: the one of this machine that invited it
+    std::filesystem::path dir;  // of a running node that brings it to its cluster; empty: it is printed
 };
 [[nodiscard]] Result<void> revoke(const RevokeOptions& options);
 
@@ -141,6 +142,16 @@ struct RecoverOptions {
 };
 // Policy strict: goes on without a quorum that is lost for good.
 [[nodiscard]] Result<void> recover(const RecoverOptions& options);
+
+struct InstitutionOptions {
+    std::filesystem::path dir;
+    bool admit = true;  // false: remove
+    std::string root;   // its public root key
+};
+// Asks the cluster in the name of this node's institution. Returns when it is agreed.
+[[nodiscard]] Result<void> change_institution(const InstitutionOptions& options);
+// The same for a revocation, in one word.
+[[nodiscard]] Result<void> bring_revocation(const std::filesystem::path& dir, const std::string& word);
 
 struct LinkOptions {
     std::filesystem::path dir;

@@ -84,6 +84,17 @@ Result<void> recover(const RecoverOptions& options) {
                     [](const json& line) { return print(text_line(line)); });
 }
 
+Result<void> change_institution(const InstitutionOptions& options) {
+    const json request = {
+        {"command", "institution"}, {"change", options.admit ? "admit" : "remove"}, {"root", options.root}};
+    return ask_node(options.dir, request, true, [](const json& line) { return print(text_line(line)); });
+}
+
+Result<void> bring_revocation(const std::filesystem::path& dir, const std::string& word) {
+    const json request = {{"command", "institution"}, {"change", "revoke"}, {"revocation", word}};
+    return ask_node(dir, request, true, [](const json& line) { return print(text_line(line)); });
+}
+
 Result<void> change_link(const LinkOptions& options) {
     const json request = {
         {"command", "link"}, {"change", options.add ? "add" : "remove"}, {"a", options.a}, {"b", options.b}};

@@ -1,6 +1,8 @@
 // What people ask a node, through its control socket (docs/control.md).
 #include "node/node.h"
 
+#include "cluster/compose.h"
+#include "net/credential.h"
 #include "node/status.h"
 
 #include <nlohmann/json.hpp>
@@ -47,6 +49,55 @@ std::vector<std::string> explain(const cluster::Recovery& recovery) {
     return lines;
 }
 
+// What is asked of the cluster about an institution, as the core is told.
+Result<cluster::InstitutionCommand> institution_command(const json& request) {
+    const std::string change = request.at("change").get<std::string>();
+    if (change == "revoke") {
+        CHAOS_TRY(const net::Revocation revocation,
+                  net::revocation_from_text(request.at("revocation").get<std::string>()));
+        CHAOS_CHECK(net::check(revocation));
+        return cluster::InstitutionCommand{
+            .kind = cluster::RequestKind::revoke_node, .root = {}, .revocation = net::encode(revocation)};
+    }
+    if (change != "admit" && change != "remove")
+        return Error{"an institution is admitted or removed, or it revokes; not \"" + change + "\""};
+    CHAOS_TRY(const net::PublicKey root, net::key_from_text(request.at("root").get<std::string>()));
+    return cluster::InstitutionCommand{
+        .kind = change == "admit" ? cluster::RequestKind::admit_institution : cluster::RequestKind::remove_institution,
+        .root = root,
+        .revocation = {}};
+}
+
+// The same, as all members would hear of it.
+cluster::Request request_of(const cluster::InstitutionCommand& command, cluster::MemberId author) {
+    cluster::Request request;
+    request.kind = command.kind;
+    request.name = command.root;
+    request.revocation = command.revocation;
+    request.stamp.author = author;
+    if (command.kind == cluster::RequestKind::revoke_node) {
+        const net::Revocation revocation = *net::decode_revocation(command.revocation);
+        request.name = revocation.institution;
+        request.subject.node = net::node_id(revocation.subject);
+    }
+    return request;
+}
+
+// Whether the view has what was asked for. It may be one without the author.
+bool has(const cluster::View& view, const cluster::Request& request) {
+    if (request.kind == cluster::RequestKind::revoke_node) return view.revokes(request.subject.node, request.name);
+    return view.institution_in(request.name) == (request.kind == cluster::RequestKind::admit_institution);
+}
+
+std::string words_when_done(const cluster::Request& request) {
+    if (request.kind == cluster::RequestKind::revoke_node)
+        return "revoked, for good: the node or token " + brief(request.subject.node) + " of the institution " +
+               brief(request.name);
+    return "the institution " + brief(request.name) +
+           (request.kind == cluster::RequestKind::admit_institution ? " is in; nodes that it vouches for may join"
+                                                                    : " is out, with its nodes");
+}
+
 }  // namespace
 
 void Node::answer(const json& request, const Reply& reply) {
@@ -80,6 +131,7 @@ void Node::answer(const json& request, const Reply& reply) {
     }
     if (command == "link") return answer_link(request, reply);
     if (command == "recover") return answer_recover(request, reply);
+    if (command == "institution") return answer_institution(request, reply);
     reply.refuse("this node does not know the command " + command);
 }
 
@@ -145,6 +197,33 @@ void Node::answer_recover(const json& request, const Reply& reply) {
          },
          .reply = reply});
     member.tell(cluster::RecoverCommand{});
+}
+
+void Node::answer_institution(const json& request, const Reply& reply) {
+    const Result<cluster::InstitutionCommand> command = institution_command(request);
+    if (!command) return reply.refuse(command.error().message);
+    const cluster::MemberInfo* self = view_ ? view_->find(participant_->member().id()) : nullptr;
+    if (self == nullptr) return reply.refuse("this node is not a member of a cluster");
+    const cluster::Request asked = request_of(*command, self->id);
+    const cluster::Fitness fit = cluster::fitness(*view_, asked, nullptr);
+    if (fit.kind == cluster::Fitness::Kind::refused) return reply.refuse(fit.why);
+    if (fit.kind == cluster::Fitness::Kind::done) return reply.refuse("that is so already: " + words_when_done(asked));
+    const auto others = static_cast<std::size_t>(
+        std::ranges::count_if(view_->institutions, [&](const cluster::Institution& institution) {
+            return institution.standing == cluster::InstitutionStanding::in && institution.root != asked.name;
+        }));
+    const bool removes = asked.kind == cluster::RequestKind::remove_institution;
+    if (removes && others == 0) return reply.refuse("it is the only institution of this cluster");
+    const bool own = removes && self->institution == asked.name;
+    if (asked.kind != cluster::RequestKind::revoke_node && !own && others > 1)
+        reply.send({{"text", "asks in the name of this node's institution; " + std::to_string(others / 2 + 1) + " of " +
+                                 std::to_string(others) +
+                                 " have to ask for it, each through a node of its own. This node goes on asking when "
+                                 "this command is interrupted, until it ends itself"}});
+    wishes_.push_back(
+        {.done = [asked](const cluster::View& view) { return has(view, asked) ? words_when_done(asked) : ""; },
+         .reply = reply});
+    participant_->member().tell(*command);
 }
 
 }  // namespace chaos::node

@@ -336,6 +336,7 @@ json Node::status() {
                 {"loss", loss_ ? json(*loss_) : json()},
                 {"members", view_ ? members_of(*view_, state.applied, self) : json::array()},
                 {"links", view_ ? links_of(*view_) : json::array()},
+                {"institutions", view_ ? institutions_of(*view_) : json::array()},
                 {"connections", connections_of(member.links())},
                 {"counters", counters_of(core.counters(), member.links().counters())},
                 {"handling_cpu_us", std::chrono::duration<double, std::micro>(member.handling_cpu()).count()},

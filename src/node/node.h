@@ -88,6 +88,7 @@ private:
     void answer_events(const nlohmann::json& request, const Reply& reply);
     void answer_link(const nlohmann::json& request, const Reply& reply);
     void answer_recover(const nlohmann::json& request, const Reply& reply);
+    void answer_institution(const nlohmann::json& request, const Reply& reply);
     [[nodiscard]] Result<elastic::NodeId> node_called(const std::string& beginning) const;
 
     void write(const elastic::journal::Entry& entry);

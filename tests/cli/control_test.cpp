@@ -39,6 +39,12 @@ protected:
             if (!request.at("force").get<bool>()) return reply.answer({{"text", "nothing was changed"}});
             node.replies().push_back(reply);
         });
+        node.on("institution", [](const json& request, const node::Reply& reply) {
+            const std::string change = request.at("change");
+            if (change == "remove") return reply.refuse("it is the only institution of this cluster");
+            reply.answer(
+                {{"text", change + " " + request.at(change == "admit" ? "root" : "revocation").get<std::string>()}});
+        });
         node.on("link", [](const json& request, const node::Reply& reply) {
             if (request.at("b") == "ff") return reply.refuse("no node's id begins with ff");
             reply.answer(
@@ -102,6 +108,13 @@ TEST_F(ControlCommands, RecoveringExplainsUnlessItIsForced) {
     node.in_loop([this] { node.replies().front().answer({{"text", "recovered"}}); });
     EXPECT_EQ(forced.wait(), 0);
     EXPECT_EQ(forced.out, "not here: 93aa0177\nrecovered\n");
+}
+
+TEST_F(ControlCommands, InstitutionsChange) {
+    EXPECT_EQ(run({"institution", "admit", "00ff"}).out, "admit 00ff\n");
+    EXPECT_EQ(run({"institution", "remove", "00ff", "--dir", "run"}).err,
+              "chaos: it is the only institution of this cluster\n");
+    EXPECT_EQ(run({"institution", "revoke", "chaos-revoke-00"}).out, "revoke chaos-revoke-00\n");
 }
 
 TEST_F(ControlCommands, LinksChange) {

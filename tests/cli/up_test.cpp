@@ -171,6 +171,55 @@ TEST_F(Up, AStrictClusterOfWhichTooFewComeBackIsFoundedAgainByAPerson) {
     }
 }
 
+TEST_F(Up, InstitutionsComeAndGoWhileTheClusterRuns) {
+    const auto last_word = [](const std::string& text) {
+        const std::size_t end = text.find_last_not_of('\n');
+        const std::size_t begin = text.find_last_of(" \n", end);
+        return text.substr(begin + 1, end - begin);
+    };
+    std::string address;
+    const auto a = found(address);
+    const std::string own = status("a")["institutions"][0]["root"];
+    const std::string lab = last_word(run({"institution", "new", "lab"}).out);
+    const Outcome only = run({"institution", "remove", own, "--dir", "a"});
+    EXPECT_EQ(only.code, 2);
+    EXPECT_THAT(only.err, HasSubstr("the only institution"));
+    EXPECT_THAT(run({"institution", "admit", "nonsense", "--dir", "a"}).err, HasSubstr("64 hexadecimal"));
+    const Outcome admitted = run({"institution", "admit", lab, "--dir", "a"});
+    EXPECT_EQ(admitted.code, 0) << admitted.err;
+    EXPECT_THAT(admitted.out, HasSubstr("is in"));
+    EXPECT_THAT(run({"institution", "admit", lab, "--dir", "a"}).err, HasSubstr("is so already"));
+    const auto by_lab = [&](const std::string& dir) {
+        auto node = start({"join", address, "--dir", dir, "--institution", "lab"});
+        EXPECT_TRUE(node->wait_for_output("trains with the others")) << node->out << node->err;
+        return node;
+    };
+    const auto b = by_lab("b");
+    const auto c = by_lab("c");
+    EXPECT_EQ(status("a")["institutions"].size(), 2U);
+
+    // A third one needs the word of both.
+    const std::string third = last_word(run({"institution", "new", "third"}).out);
+    Process asking({"institution", "admit", third, "--dir", "a"}, folder.path(), at_home());
+    ASSERT_TRUE(asking.wait_for_output("2 of 2 have to ask for it"));
+    const Outcome agreed = run({"institution", "admit", third, "--dir", "b"});
+    EXPECT_EQ(agreed.code, 0) << agreed.err;
+    EXPECT_EQ(asking.wait(), 0) << asking.err;
+    EXPECT_THAT(asking.out, HasSubstr("is in"));
+
+    // A revocation takes one node out, the removal of its institution the others.
+    const std::string key = last_word(run({"key", "show", "--dir", "b"}).out);
+    const Outcome revoked = run({"institution", "revoke", key, "--dir", "c"});
+    EXPECT_EQ(revoked.code, 0) << revoked.err;
+    EXPECT_THAT(revoked.out, HasSubstr("revoked, for good"));
+    EXPECT_EQ(b->wait(), 2);
+    EXPECT_THAT(b->err, HasSubstr("out for good"));
+    const Outcome removed = run({"institution", "remove", lab, "--dir", "c"});  // each may take itself out
+    EXPECT_EQ(removed.code, 0) << removed.err;
+    ASSERT_TRUE(c->wait_for_output("its institution was removed")) << c->err;
+    EXPECT_EQ(status("a")["members"].size(), 1U);
+}
+
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {
     const auto one = start({"up", "run.toml", "--dir", "one"});
     ASSERT_TRUE(one->wait_for_output("join with")) << one->err;
