@@ -13,7 +13,9 @@
 #include <boost/asio/post.hpp>
 
 #include <malloc.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <chrono>
@@ -21,6 +23,7 @@
 #include <cstdio>
 #include <thread>
 
+#include <utility>
 namespace chaos::cli {
 namespace {
 
@@ -115,7 +118,8 @@ public:
         }
     }
 
-    [[nodiscard]] Result<void> start(const std::vector<std::string>& words) {
+    // `keys` is a descriptor that it gets, too; -1: none.
+    [[nodiscard]] Result<void> start(const std::vector<std::string>& words, int keys) {
         std::vector<char*> arguments;
         arguments.reserve(words.size() + 1);
         for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -126,6 +130,7 @@ public:
         if (child == 0) {
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
             if (::getppid() == parent) ::execv("/proc/self/exe", arguments.data());
+            if (keys >= 0) ::fcntl(keys, F_SETFD, 0);
             ::_exit(127);
         }
         children_.push_back(child);
@@ -140,8 +145,41 @@ private:
 };
 
 // What the others of --local are told.
+// The API keys for the others of --local, in memory: everybody on the machine may read what stands in their arguments.
+class KeyFile {
+public:
+    static Result<KeyFile> make(const std::vector<std::string>& keys) {
+        KeyFile file;
+        if (keys.empty()) return file;
+        file.descriptor_ = ::memfd_create("chaos-keys", MFD_CLOEXEC);
+        std::string lines;
+        for (const std::string& key : keys) lines += key + "\n";
+        if (file.descriptor_ < 0 ||
+            ::write(file.descriptor_, lines.data(), lines.size()) != static_cast<ssize_t>(lines.size()))
+            return Error{"there is no memory for the API keys"};
+        return file;
+    }
+    ~KeyFile() {
+        if (descriptor_ >= 0) ::close(descriptor_);
+    }
+    KeyFile(KeyFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    KeyFile(const KeyFile&) = delete;
+    KeyFile& operator=(const KeyFile&) = delete;
+
+    // -1: there are no keys.
+    [[nodiscard]] int descriptor() const { return descriptor_; }
+    // As who has the descriptor sees it; empty: there is none.
+    [[nodiscard]] std::string path() const {
+        return descriptor_ < 0 ? "" : "/proc/self/fd/" + std::to_string(descriptor_);
+    }
+
+private:
+    KeyFile() = default;
+    int descriptor_ = -1;
+};
+
 std::vector<std::string> words_for(const ServeOptions& options, const fs::path& dir, std::size_t number,
-                                   const std::string& address) {
+                                   const std::string& address, const KeyFile& keys) {
     std::vector<std::string> words = {"chaos",
                                       "serve",
                                       options.model.string(),
@@ -168,6 +206,7 @@ std::vector<std::string> words_for(const ServeOptions& options, const fs::path& 
     add("--cache-limit", options.compute.memory.cache_limit);
     add("--institution", options.institution);
     return words;
+    add("--api-key-file", keys.path());
 }
 
 tensor::MemberOptions options_of(const ServeOptions& options, const serve::ModelGeneratorOptions& how,
@@ -278,8 +317,12 @@ Result<void> serve_together(const ServeOptions& given) {
     say("node " + cluster::brief(member.live().id()) + " in " + dir.string() + "; others join with --join " +
         member.live().address());
     Others others;
-    for (std::size_t number = 1; number < options.local; ++number)
-        CHAOS_CHECK(others.start(words_for(options, dir, number, member.live().address())));
+    if (options.local > 1) {
+        CHAOS_TRY(const KeyFile keys, KeyFile::make(open.keys));
+        for (std::size_t number = 1; number < options.local; ++number)
+            CHAOS_CHECK(
+                others.start(words_for(options, dir, number, member.live().address(), keys), keys.descriptor()));
+    }
     const Serving serving(*open.service, [&member] { member.leave(); });
     return member.run();
 }

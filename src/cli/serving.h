@@ -18,7 +18,7 @@ struct OpenService {
     std::unique_ptr<serve::Service> service;
     std::string host;
     std::string url;
-    bool keys = false;
+    std::vector<std::string> keys;  // of those who may ask; none: everybody
 };
 [[nodiscard]] Result<OpenService> open_service(const ServeOptions& options);
 
