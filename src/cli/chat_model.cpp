@@ -31,7 +31,7 @@ Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, 
 Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const std::filesystem::path& path,
                                                    const ComputeOptions& options) {
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
-    CHAOS_TRY(auto format, infer::chat_format_of(file));
+    auto format = infer::chat_format_of(file);
     CHAOS_TRY(const auto how, how_to_answer(file.config(), model_name(path), options));
     const std::size_t tokens = infer::Scheduler::min_batch(how.parallel);
     const LoadOptions needs = {

@@ -258,7 +258,7 @@ Result<void> serve_together(const ServeOptions& given) {
     CHAOS_CHECK(check_model(options, opened, identity));
     tensor::Subject subject{.config = opened.model.config(), .tensors = infer::packed_tensors(opened.model)};
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(opened.model));
-    CHAOS_TRY(auto format, infer::chat_format_of(opened.model));
+    auto format = infer::chat_format_of(opened.model);
     CHAOS_TRY(const auto how, how_to_answer(subject.config, opened.name, options.compute));
     CHAOS_TRY(const OpenService open, open_service(options));
 
@@ -299,7 +299,7 @@ Result<void> serve_together(const ServeOptions& given) {
                                    if (announced) return;
                                    announced = true;
                                    open.service->set_generator(*generator);
-                                   announce(open, how.name);
+                                   announce(open, generator->facts());
                                },
                            .note =
                                [&control](const std::string& text) {

@@ -49,10 +49,18 @@ Result<OpenService> open_service(const ServeOptions& options) {
     return open;
 }
 
-void announce(const OpenService& open, const std::string& model) {
-    const std::string url = "http://" + open.url;
-    std::printf("%s answers at %s/v1; chat with it at %s/\n", model.c_str(), url.c_str(), url.c_str());
+void announce_loading(const std::string& model) {
+    std::printf("loading %s\n", model.c_str());
     std::fflush(stdout);
+}
+
+void announce(const OpenService& open, const serve::Facts& facts) {
+    const std::string url = "http://" + open.url;
+    std::printf("%s answers at %s/v1; chat with it at %s/\n", facts.model.c_str(), url.c_str(), url.c_str());
+    std::fflush(stdout);
+    if (!facts.chat_problem.empty())
+        std::fprintf(stderr, "chaos: %s completes texts, but cannot chat: %s\n", facts.model.c_str(),
+                     facts.chat_problem.c_str());
     const bool local = open.host == "localhost" || open.host == "::1" || open.host.starts_with("127.");
     if (!local && open.keys.empty())
         std::fprintf(stderr, "chaos: whoever reaches %s may use it: there is no --api-key\n", url.c_str());

@@ -95,7 +95,8 @@ struct Facts {
     std::int64_t created = 0;  // seconds since 1970
     std::size_t context = 0;   // tokens of prompt and answer
     std::size_t vocab = 0;
-    bool chat = false;  // it has a chat template
+    bool chat = false;           // it has a chat template
+    std::string chat_problem{};  // why it has none that can be used, where it has one
 };
 
 struct Load {
