@@ -1,5 +1,6 @@
 // chaos serve --dir, --join, --local: a model that several nodes compute together; each of them answers.
 #include "cli/chat_model.h"
+#include "cli/progress.h"
 #include "cli/serving.h"
 #include "cli/serving_control.h"
 #include "elastic/run_folder.h"
@@ -12,18 +13,18 @@
 
 #include <boost/asio/post.hpp>
 
-#include <malloc.h>
 #include <fcntl.h>
-#include <sys/prctl.h>
+#include <malloc.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <thread>
-
 #include <utility>
+
 namespace chaos::cli {
 namespace {
 
@@ -59,7 +60,7 @@ Result<Opened> open_files(const ServeOptions& options, const fs::path& dir) {
     infer::Pool pool{threads_or_all(options.compute.threads)};
     CHAOS_TRY(infer::Manifest manifest,
               infer::manifest_of(files->file, *files->units, (cache ? *cache : dir) / "manifests", pool,
-                                 progress_on_terminal("hashing " + name)));
+                                 show_progress("hashing " + name)));
     return Opened{.name = name,
                   .source = {.manifest = std::move(manifest),
                              .files = std::shared_ptr<const infer::UnitSource>(files, &*files->units),
@@ -129,8 +130,8 @@ public:
         if (child < 0) return Error{"cannot start another process"};
         if (child == 0) {
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-            if (::getppid() == parent) ::execv("/proc/self/exe", arguments.data());
             if (keys >= 0) ::fcntl(keys, F_SETFD, 0);
+            if (::getppid() == parent) ::execv("/proc/self/exe", arguments.data());
             ::_exit(127);
         }
         children_.push_back(child);
@@ -144,7 +145,6 @@ private:
     std::vector<pid_t> children_;
 };
 
-// What the others of --local are told.
 // The API keys for the others of --local, in memory: everybody on the machine may read what stands in their arguments.
 class KeyFile {
 public:
@@ -178,6 +178,7 @@ private:
     int descriptor_ = -1;
 };
 
+// What the others of --local are told.
 std::vector<std::string> words_for(const ServeOptions& options, const fs::path& dir, std::size_t number,
                                    const std::string& address, const KeyFile& keys) {
     std::vector<std::string> words = {"chaos",
@@ -205,8 +206,8 @@ std::vector<std::string> words_for(const ServeOptions& options, const fs::path& 
     add("--cache", options.compute.memory.cache.string());
     add("--cache-limit", options.compute.memory.cache_limit);
     add("--institution", options.institution);
-    return words;
     add("--api-key-file", keys.path());
+    return words;
 }
 
 tensor::MemberOptions options_of(const ServeOptions& options, const serve::ModelGeneratorOptions& how,
