@@ -19,12 +19,10 @@ Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, 
     if (options.context > most)
         return Error{"--context " + std::to_string(options.context) + ": the model's context has " +
                      std::to_string(most) + " tokens"};
-    // Every sequence may need room for all of it, so without a wish it is not more than most conversations take.
-    constexpr std::size_t enough = 8192;
     serve::ModelGeneratorOptions how;
     how.name = name;
     how.parallel = options.parallel;
-    how.context = options.context > 0 ? options.context : std::min(most, enough);
+    how.context = options.context > 0 ? options.context : std::min(most, usual_context_tokens);
     return how;
 }
 
