@@ -4,7 +4,7 @@
 //   api.h         OpenAI's requests and answers as values             (no sockets)
 //   service.h     routes, keys, metrics: which request gets which answer
 //   generator.h   a model as the API sees it: a task in, events out   (an interface; tests have one that recites)
-//   model_generator.h, scheduler.h   the one that computes: many tasks in one batch
+//   model_generator.h   the one that computes: many tasks in one batch (waiting.h: whose turn it is)
 //
 //   HTTP loop ──start(task)──► text thread: template, tokens ──► engine thread: batches
 //             ◄──────────────────── events: Begun, Piece..., Finished or Failed ◄──┘
