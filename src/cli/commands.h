@@ -218,10 +218,14 @@ struct QuantizeOptions {
 };
 [[nodiscard]] Result<void> quantize(const QuantizeOptions& options);
 
+// Tokens of a conversation where nobody says how many: as many as most take, because each of those at once may need
+// room for all of them.
+inline constexpr std::size_t usual_context_tokens = 8192;
+
 // What models that answer compute with.
 struct ComputeOptions {
     std::size_t threads = 0;
-    std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than 8192
+    std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than the usual
     std::size_t parallel = 1;  // conversations at once
     MemoryOptions memory{};
 };
@@ -251,7 +255,7 @@ struct ServeOptions {
 struct PlanOptions {
     std::filesystem::path model;         // weights need not be there: config.json is enough, with a type
     std::filesystem::path devices;       // devices_file.h
-    std::size_t context = 0;             // tokens of a conversation; 0: the model's, but no more than 8192
+    std::size_t context = 0;             // tokens of a conversation; 0: the model's, but no more than the usual
     std::size_t parallel = 4;            // conversations at once
     std::string type;                    // how weights would be kept; empty: as they are
     std::vector<std::string> exchanges;  // those to choose from; none: what `serve` can do
