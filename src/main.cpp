@@ -231,6 +231,8 @@ void add_key(CLI::App& program, Job& job) {
         "  chaos key new --dir runs/a                        # then: chaos institution invite NAME --node KEY\n");
 }
 
+constexpr const char* dir_help = "The node's folder (default: $CHAOS_DIR, else here or the only one below)";
+
 void add_institution(CLI::App& program, Job& job) {
     CLI::App* command = program.add_subcommand("institution", "Whom your institution vouches for");
     command->require_subcommand(1);
@@ -250,29 +252,46 @@ void add_institution(CLI::App& program, Job& job) {
         ->check(CLI::PositiveNumber)
         ->type_name("N");
     invite->callback([&job, options] { job = [options] { return chaos::cli::invite(*options); }; });
+    for (const bool admit : {true, false}) {
+        auto changing = std::make_shared<chaos::cli::InstitutionOptions>();
+        changing->admit = admit;
+        CLI::App* change = command->add_subcommand(
+            admit ? "admit" : "remove", admit ? "Let an institution's nodes into the cluster of a running node"
+                                              : "Take an institution out of it, with its nodes");
+        change->add_option("root", changing->root, "Its public root key (chaos institution show, on its machine)")
+            ->required()
+            ->type_name("ROOT");
+        change->add_option("--dir", changing->dir, dir_help)->type_name("DIR");
+        change->callback([&job, changing] { job = [changing] { return chaos::cli::change_institution(*changing); }; });
+    }
     auto revoking = std::make_shared<chaos::cli::RevokeOptions>();
     CLI::App* revoke =
         command->add_subcommand("revoke", "Withdraw a node, or a token with whoever came in by it, for good");
-    revoke->add_option("key", revoking->key, "The node's or the token's key (chaos institution show)")
+    revoke
+        ->add_option("key", revoking->key,
+                     "The node's or the token's key (chaos institution show), or the word that this printed")
         ->required()
-        ->type_name("KEY");
+        ->type_name("KEY|WORD");
     revoke->add_option("--name", revoking->institution, "The institution (default: the one that invited it)")
         ->type_name("NAME");
+    revoke->add_option("--dir", revoking->dir, "A running node's folder: the node brings it to its cluster")
+        ->type_name("DIR");
     revoke->callback([&job, revoking] { job = [revoking] { return chaos::cli::revoke(*revoking); }; });
     command->footer(
         "Root keys are kept in $CHAOS_HOME/institutions, else in ~/.chaos/institutions, readable by you alone.\n"
         "A join token is a secret: hand it to one node only. A revocation is none: it is one word, signed with the "
         "root\n"
-        "key, that any member may bring to the cluster. It cannot be taken back.\n\n"
+        "key, that any member may bring to the cluster. It cannot be taken back.\n"
+        "An institution comes in, or goes, when a majority of the others asks for it, each through a node of its own;\n"
+        "each may take itself out.\n\n"
         "Examples:\n"
         "  chaos institution new charite\n"
         "  chaos institution invite charite                          # a token for whoever is to join\n"
         "  chaos institution invite charite --node KEY --days 90     # a certificate for that node\n"
         "  chaos institution show                                    # whom it has invited\n"
-        "  chaos institution revoke KEY                              # that node or token is no longer yours\n");
+        "  chaos institution revoke KEY --dir runs/a                 # that node or token is no longer yours\n"
+        "  chaos institution admit ROOT --dir runs/a                 # another institution's nodes may join\n");
 }
-
-constexpr const char* dir_help = "The node's folder (default: $CHAOS_DIR, else here or the only one below)";
 
 void add_status(CLI::App& program, Job& job) {
     auto options = std::make_shared<chaos::cli::StatusOptions>();
@@ -321,6 +340,22 @@ void add_leave(CLI::App& program, Job& job) {
         "the same.\n\n"
         "Example:\n  chaos leave --dir runs/a\n");
     command->callback([&job, dir] { job = [dir] { return chaos::cli::leave(*dir); }; });
+}
+
+void add_recover(CLI::App& program, Job& job) {
+    auto options = std::make_shared<chaos::cli::RecoverOptions>();
+    CLI::App* command =
+        program.add_subcommand("recover", "Let a --strict cluster go on when most of its members are lost for good");
+    command->add_option("--dir", options->dir, dir_help)->type_name("DIR");
+    command->add_flag("--force", options->force, "Do it; without this, only say what would be lost");
+    command->footer(
+        "Under the policy strict, members that do not reach a quorum wait for the others, because those might go on\n"
+        "elsewhere. Where you know that they do not, and never will, one node that is told so is enough: all that it\n"
+        "reaches go on with it. Where all were down and too few came back, they begin from their newest checkpoint.\n\n"
+        "Examples:\n"
+        "  chaos recover --dir runs/a                                 # who is missing, and what would be lost\n"
+        "  chaos recover --dir runs/a --force\n");
+    command->callback([&job, options] { job = [options] { return chaos::cli::recover(*options); }; });
 }
 
 void add_link(CLI::App& program, Job& job) {
@@ -420,6 +455,7 @@ int run(int argc, char** argv) {
     add_why(program, job);
     add_leave(program, job);
     add_link(program, job);
+    add_recover(program, job);
     add_journal(program, job);
 
     if (argc > 1 && argv[1][0] != '-' && explain_unknown_command(program, argv[1])) return exit_error;

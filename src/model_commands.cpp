@@ -119,10 +119,13 @@ void add_quantize(CLI::App& program, Job& job) {
     command->callback([&job, options] { job = [options] { return cli::quantize(*options); }; });
 }
 
+std::string context_help() {
+    return "Tokens of a conversation (default: the model's, at most " + std::to_string(cli::usual_context_tokens) + ")";
+}
+
 void add_compute_options(CLI::App& command, cli::ComputeOptions& options) {
     command.add_option("--threads", options.threads, "Default: one per core")->type_name("N");
-    command.add_option("--context", options.context, "Tokens of a conversation (default: the model's, at most 8192)")
-        ->type_name("N");
+    command.add_option("--context", options.context, context_help())->type_name("N");
     add_memory(command, options.memory);
 }
 
@@ -183,8 +186,7 @@ void add_plan(CLI::App& program, Job& job) {
     command->add_option("--devices", options->devices, "The devices, which need not exist, and their links")
         ->required()
         ->type_name("DEVICES.toml");
-    command->add_option("--context", options->context, "Tokens of a conversation (default: the model's, at most 8192)")
-        ->type_name("N");
+    command->add_option("--context", options->context, context_help())->type_name("N");
     command->add_option("--parallel", options->parallel, "Requests computed at once (default: 4)")
         ->check(CLI::Range(1, 128))
         ->type_name("N");

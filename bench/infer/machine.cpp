@@ -8,7 +8,6 @@
 #include "machine.h"
 
 #include <array>
-#include <chrono>
 
 HWY_BEFORE_NAMESPACE();
 namespace chaos::bench::HWY_NAMESPACE {
@@ -116,10 +115,6 @@ namespace chaos::bench {
 HWY_EXPORT(read_bytes);
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_bytes);
-
-double seconds_now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void read_all(infer::Pool& pool, std::span<const std::byte> bytes, std::size_t streams) {
     const std::size_t part = bytes.size() / pool.threads() / 64 * 64;

@@ -1,14 +1,13 @@
 // What this machine can do at best, measured: how fast memory is read, how many products per second a core computes.
 #pragma once
 
+#include "clock.h"
 #include "infer/pool.h"
 
 #include <cstddef>
 #include <span>
 
 namespace chaos::bench {
-
-double seconds_now();
 
 template <class Work>
 double seconds_of(const Work& work) {

@@ -113,7 +113,7 @@ Result<void> measure_window(bool quick, Findings& findings) {
         findings.add(name + "disk_ms", streamed / rate * 1e3, 3);
         findings.add(name + "disk_gb_per_s", rate * 1e-9, 3);
         findings.add(name + "time_ratio", median(ratios), 3, "<= 1.15");
-        findings.add(name + "forecast_ratio", median(forecasts), 3);
+        findings.add(name + "forecast_ratio", median(forecasts), 3, "0.85..1.15");
     }
     return {};
 }

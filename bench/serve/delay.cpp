@@ -1,6 +1,7 @@
 // The delay is measured in the same run, by messages of the size of one token's sums between the two hosts; computing,
 // by two engines with half of the model each and nobody to wait for. The links are so fast that only their delay
 // counts.
+#include "clock.h"
 #include "infer/engine.h"
 #include "linked.h"
 #include "sections.h"

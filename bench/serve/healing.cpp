@@ -4,6 +4,7 @@
 // What a client waits is the end of the longest pause after the event: tokens that were on their way still come. It is
 // counted from the event where somebody is lost, and from the token before the pause where somebody comes or leaves,
 // because those take their time before anything changes.
+#include "clock.h"
 #include "sections.h"
 #include "served.h"
 #include "synthetic_model.h"

@@ -124,6 +124,8 @@ Result<void> chat(const ChatOptions& options) {
     CHAOS_TRY(auto file, infer::ModelFile::open(options.model));
     CHAOS_TRY(const auto model, ChatModel::load(std::move(file), options.model, options.compute));
     serve::Generator& generator = model->generator();
+    if (const std::string& problem = generator.facts().chat_problem; !problem.empty())
+        return Error{"the chat template cannot be used: " + problem + "; `chaos generate` continues texts"};
     if (!generator.facts().chat)
         return Error{options.model.string() + " has no chat template; `chaos generate` continues texts"};
     const bool terminal = ::isatty(STDIN_FILENO) == 1;

@@ -19,19 +19,17 @@ Result<serve::ModelGeneratorOptions> how_to_answer(const infer::Config& config, 
     if (options.context > most)
         return Error{"--context " + std::to_string(options.context) + ": the model's context has " +
                      std::to_string(most) + " tokens"};
-    // Every sequence may need room for all of it, so without a wish it is not more than most conversations take.
-    constexpr std::size_t enough = 8192;
     serve::ModelGeneratorOptions how;
     how.name = name;
     how.parallel = options.parallel;
-    how.context = options.context > 0 ? options.context : std::min(most, enough);
+    how.context = options.context > 0 ? options.context : std::min(most, usual_context_tokens);
     return how;
 }
 
 Result<std::unique_ptr<ChatModel>> ChatModel::load(infer::ModelFile file, const std::filesystem::path& path,
                                                    const ComputeOptions& options) {
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(file));
-    CHAOS_TRY(auto format, infer::chat_format_of(file));
+    auto format = infer::chat_format_of(file);
     CHAOS_TRY(const auto how, how_to_answer(file.config(), model_name(path), options));
     const std::size_t tokens = infer::Scheduler::min_batch(how.parallel);
     const LoadOptions needs = {

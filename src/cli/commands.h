@@ -105,8 +105,9 @@ struct InviteOptions {
 [[nodiscard]] Result<void> invite(const InviteOptions& options);
 
 struct RevokeOptions {
-    std::string key;          // of a node, or of a join token
-    std::string institution;  // empty: the one of this machine that invited it
+    std::string key;            // of a node, or of a join token; or a revocation, as another machine printed it
+    std::string institution;    // empty: the one of this machine that invited it
+    std::filesystem::path dir;  // of a running node that brings it to its cluster; empty: it is printed
 };
 [[nodiscard]] Result<void> revoke(const RevokeOptions& options);
 
@@ -134,6 +135,23 @@ struct WhyOptions {
 
 // Returns when the node has left.
 [[nodiscard]] Result<void> leave(const std::filesystem::path& dir);
+
+struct RecoverOptions {
+    std::filesystem::path dir;
+    bool force = false;  // false: only say what it would do
+};
+// Policy strict: goes on without a quorum that is lost for good.
+[[nodiscard]] Result<void> recover(const RecoverOptions& options);
+
+struct InstitutionOptions {
+    std::filesystem::path dir;
+    bool admit = true;  // false: remove
+    std::string root;   // its public root key
+};
+// Asks the cluster in the name of this node's institution. Returns when it is agreed.
+[[nodiscard]] Result<void> change_institution(const InstitutionOptions& options);
+// The same for a revocation, in one word.
+[[nodiscard]] Result<void> bring_revocation(const std::filesystem::path& dir, const std::string& word);
 
 struct LinkOptions {
     std::filesystem::path dir;
@@ -200,10 +218,14 @@ struct QuantizeOptions {
 };
 [[nodiscard]] Result<void> quantize(const QuantizeOptions& options);
 
+// Tokens of a conversation where nobody says how many: as many as most take, because each of those at once may need
+// room for all of them.
+inline constexpr std::size_t usual_context_tokens = 8192;
+
 // What models that answer compute with.
 struct ComputeOptions {
     std::size_t threads = 0;
-    std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than 8192
+    std::size_t context = 0;   // tokens of a conversation; 0: the model's, but no more than the usual
     std::size_t parallel = 1;  // conversations at once
     MemoryOptions memory{};
 };
@@ -233,7 +255,7 @@ struct ServeOptions {
 struct PlanOptions {
     std::filesystem::path model;         // weights need not be there: config.json is enough, with a type
     std::filesystem::path devices;       // devices_file.h
-    std::size_t context = 0;             // tokens of a conversation; 0: the model's, but no more than 8192
+    std::size_t context = 0;             // tokens of a conversation; 0: the model's, but no more than the usual
     std::size_t parallel = 4;            // conversations at once
     std::string type;                    // how weights would be kept; empty: as they are
     std::vector<std::string> exchanges;  // those to choose from; none: what `serve` can do

@@ -79,6 +79,22 @@ Result<void> leave(const std::filesystem::path& dir) {
     return ask_node(dir, {{"command", "leave"}}, true, [](const json& line) { return print(text_line(line)); });
 }
 
+Result<void> recover(const RecoverOptions& options) {
+    return ask_node(options.dir, {{"command", "recover"}, {"force", options.force}}, options.force,
+                    [](const json& line) { return print(text_line(line)); });
+}
+
+Result<void> change_institution(const InstitutionOptions& options) {
+    const json request = {
+        {"command", "institution"}, {"change", options.admit ? "admit" : "remove"}, {"root", options.root}};
+    return ask_node(options.dir, request, true, [](const json& line) { return print(text_line(line)); });
+}
+
+Result<void> bring_revocation(const std::filesystem::path& dir, const std::string& word) {
+    const json request = {{"command", "institution"}, {"change", "revoke"}, {"revocation", word}};
+    return ask_node(dir, request, true, [](const json& line) { return print(text_line(line)); });
+}
+
 Result<void> change_link(const LinkOptions& options) {
     const json request = {
         {"command", "link"}, {"change", options.add ? "add" : "remove"}, {"a", options.a}, {"b", options.b}};

@@ -1,6 +1,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
+#include "cli/progress.h"
 #include "infer/evaluate.h"
 #include "infer/model_text.h"
 
@@ -31,10 +32,9 @@ Result<void> evaluate(const EvalOptions& options) {
                                .kv_bytes = infer::KvCache::bytes(config, std::min(context, tokens.size()), kv_type),
                                .logits = infer::max_evaluated_logits(static_cast<std::size_t>(config.vocab))};
     CHAOS_TRY(const auto loaded, load_model(std::move(file), needs));
-    const infer::Progress progress = progress_on_terminal("evaluating");
-    CHAOS_TRY(const auto result, infer::evaluate(*loaded->engine, tokens, context, kv_type, [&](std::size_t done) {
-                  if (progress) progress(done, tokens.size());
-              }));
+    const infer::Progress progress = show_progress("evaluating");
+    CHAOS_TRY(const auto result, infer::evaluate(*loaded->engine, tokens, context, kv_type,
+                                                 [&](std::size_t done) { progress(done, tokens.size()); }));
     if (options.json) {
         nlohmann::json line = {{"tokens", tokens.size()},
                                {"predicted", result.predicted},

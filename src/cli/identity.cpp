@@ -77,6 +77,7 @@ Result<void> invite(const InviteOptions& options) {
 }
 
 Result<void> revoke(const RevokeOptions& options) {
+    if (options.key.starts_with("chaos-revoke-")) return bring_revocation(options.dir, options.key);
     CHAOS_TRY(const net::PublicKey subject, net::key_from_text(options.key));
     CHAOS_TRY(const fs::path home, node::chaos_home());
     CHAOS_TRY(const node::Institution institution, options.institution.empty()
@@ -84,6 +85,7 @@ Result<void> revoke(const RevokeOptions& options) {
                                                        : node::load_institution(home, options.institution));
     CHAOS_TRY(const net::Revocation revocation, node::issue_revocation(institution, subject));
     std::printf("%s\n", net::to_text(revocation).c_str());
+    if (!options.dir.empty()) return bring_revocation(options.dir, net::to_text(revocation));
     return {};
 }
 

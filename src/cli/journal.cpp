@@ -42,7 +42,7 @@ json to_json(const Adopted& adopted) {
     const cluster::View& view = *adopted.view;
     json said{{"entry", "adopted"},         {"view", hex(view.name)},
               {"parent", hex(view.parent)}, {"epoch", view.epoch},
-              {"fork", view.fork},          {"first_step", view.first_step},
+              {"fork", view.is_fork()},     {"first_step", view.first_step},
               {"batch", view.batch},        {"settled", view.settlement.has_value()}};
     for (const cluster::MemberInfo& member : view.members)
         said["members"].push_back({{"node", hex_of(member.id.node)},
@@ -109,7 +109,7 @@ std::string words_of(const Adopted& adopted) {
     const cluster::View& view = *adopted.view;
     return "adopted " + cluster::label_of(view) + " from step " + std::to_string(view.first_step) +
            " on: " + std::to_string(view.active_count()) + " active of " + std::to_string(view.members.size()) +
-           " members, " + std::to_string(view.links.size()) + " links" + (view.fork ? ", a fork" : "") +
+           " members, " + std::to_string(view.links.size()) + " links" + (view.is_fork() ? ", a fork" : "") +
            (view.settlement ? ", after a fault" : "");
 }
 std::string words_of(const Applied& applied) {

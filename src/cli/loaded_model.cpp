@@ -1,5 +1,6 @@
 #include "cli/loaded_model.h"
 
+#include "cli/progress.h"
 #include "infer/packed_file.h"
 
 #include <unistd.h>
@@ -108,14 +109,14 @@ Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const Loa
     const std::string name = file.path().filename().string();
     if (plan.resident) {
         CHAOS_TRY(loaded->model,
-                  infer::Model::load(std::move(file), slice, loaded->pool, progress_on_terminal("loading " + name)));
+                  infer::Model::load(std::move(file), slice, loaded->pool, show_progress("loading " + name)));
     } else {
         infer::PackedFolder cache;
         CHAOS_TRY(cache.path, cache_folder(options.memory));
         CHAOS_TRY(cache.limit_bytes, cache_limit_bytes(options.memory));
-        const infer::Progress packing = progress_on_terminal("packing " + name + " into " + cache.path.string());
+        const infer::Progress packing = show_progress("packing " + name + " into " + cache.path.string());
         CHAOS_TRY(const auto path, infer::packed_file(file, tensors, cache, loaded->pool, packing));
-        CHAOS_TRY(auto window, infer::Window::open(path, parts, plan, progress_on_terminal("loading " + name)));
+        CHAOS_TRY(auto window, infer::Window::open(path, parts, plan, show_progress("loading " + name)));
         loaded->model = infer::Model::in_window(std::move(file), slice, std::move(window));
         CHAOS_TRY(loaded->forecast, infer::forecast(*loaded->model, loaded->pool));
         show_forecast(*loaded);
@@ -139,20 +140,6 @@ nlohmann::json window_json(const LoadedModel& loaded) {
             {"expected_seconds_per_token", forecast.token_s()},
             {"waited_seconds", window.waited_s()},
             {"peak_resident_bytes", peak ? nlohmann::json(*peak) : nlohmann::json()}};
-}
-
-infer::Progress progress_on_terminal(const std::string& what) {
-    if (::isatty(STDERR_FILENO) != 1) return {};
-    return [what, shown = -1](std::uint64_t done, std::uint64_t total) mutable {
-        const int percent = static_cast<int>(static_cast<double>(done) / static_cast<double>(total) * 100.0);
-        if (percent == shown) return;
-        shown = percent;
-        // When it is done the line is gone.
-        if (done == total)
-            std::fputs("\r\033[K", stderr);
-        else
-            std::fprintf(stderr, "\r%s: %d %%\033[K", what.c_str(), percent);
-    };
 }
 
 Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option) {

@@ -1,4 +1,4 @@
-// A model for a command: opened, read into memory while a terminal shows how far, ready to compute.
+// A model for a command: opened, read into memory while it is shown how far (progress.h), ready to compute.
 #pragma once
 
 #include "base/result.h"
@@ -48,9 +48,6 @@ struct LoadOptions {
 // Where things are kept that can be made again.
 [[nodiscard]] Result<std::filesystem::path> cache_folder(const MemoryOptions& options);
 [[nodiscard]] Result<std::uint64_t> cache_limit_bytes(const MemoryOptions& options);
-
-// Shows on a terminal, in place, how much of something is done; elsewhere nothing.
-[[nodiscard]] infer::Progress progress_on_terminal(const std::string& what);
 
 // "2GB", "500MB", "1.5GiB"; `option` is where that was said.
 [[nodiscard]] Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option);

@@ -5,6 +5,7 @@
 #include "infer/window_plan.h"
 #include "plan/say.h"
 #include "sim/serving.h"
+#include "tensor/division.h"
 
 #include <algorithm>
 #include <array>
@@ -21,10 +22,8 @@ namespace {
 using infer::bytes_text;
 using nlohmann::json;
 
-constexpr std::size_t most_context = 8192;  // unless more is asked for
-constexpr std::size_t batch_tokens = 64;
 constexpr std::uint32_t simulated_tokens = 8;
-constexpr std::uint64_t prompt_tokens = batch_tokens;
+constexpr std::uint64_t prompt_tokens = tensor::batch_tokens;
 
 struct ServedModel {
     infer::Config config;
@@ -206,12 +205,12 @@ Result<void> plan_serving(const PlanOptions& options) {
     if (options.context > longest)
         return Error{"the model was made for " + std::to_string(longest) + " tokens, not " +
                      std::to_string(options.context)};
-    plan::TensorRequest request =
-        infer::tensor_request(model.config, model.tensors,
-                              {.context = options.context > 0 ? options.context : std::min(longest, most_context),
-                               .sequences = options.parallel,
-                               .batch = batch_tokens},
-                              file.devices.size());
+    plan::TensorRequest request = infer::tensor_request(
+        model.config, model.tensors,
+        {.context = options.context > 0 ? options.context : std::min(longest, usual_context_tokens),
+         .sequences = options.parallel,
+         .batch = tensor::batch_tokens},
+        file.devices.size());
     request.devices = std::move(file.devices);
     request.links = std::move(file.links);
     if (!options.exchanges.empty()) {

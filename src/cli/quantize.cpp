@@ -2,6 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
+#include "cli/progress.h"
 
 #include <cstdio>
 
@@ -17,7 +18,7 @@ Result<void> quantize(const QuantizeOptions& options) {
         return Error{"--type takes q4_0, q8_0 or f16, not \"" + options.type + "\""};
     CHAOS_TRY(const auto file, infer::ModelFile::open(options.model));
     infer::Pool pool(threads_or_all(0));
-    CHAOS_CHECK(infer::quantize(file, options.target, type, pool, progress_on_terminal("quantizing")));
+    CHAOS_CHECK(infer::quantize(file, options.target, type, pool, show_progress("quantizing")));
     std::printf("wrote %s\n", options.target.c_str());
     return {};
 }

@@ -10,11 +10,12 @@ Result<void> serve(const ServeOptions& options) {
     CHAOS_TRY(auto file, infer::ModelFile::open(options.model));
     CHAOS_TRY(const OpenService open, open_service(options));
     Serving serving(*open.service);
+    announce_loading(model_name(options.model));
     CHAOS_TRY(const auto model, ChatModel::load(std::move(file), options.model, options.compute));
     open.service->set_generator(model->generator());
     // While the model is being loaded, Ctrl-C ends the program as usual.
     open.service->stop_on_signals();
-    announce(open, model->generator().facts().model);
+    announce(open, model->generator().facts());
     serving.wait();
     return {};
 }

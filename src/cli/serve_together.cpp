@@ -1,5 +1,6 @@
 // chaos serve --dir, --join, --local: a model that several nodes compute together; each of them answers.
 #include "cli/chat_model.h"
+#include "cli/progress.h"
 #include "cli/serving.h"
 #include "cli/serving_control.h"
 #include "elastic/run_folder.h"
@@ -12,7 +13,9 @@
 
 #include <boost/asio/post.hpp>
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +23,7 @@
 #include <csignal>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
 namespace chaos::cli {
 namespace {
@@ -56,7 +60,7 @@ Result<Opened> open_files(const ServeOptions& options, const fs::path& dir) {
     infer::Pool pool{threads_or_all(options.compute.threads)};
     CHAOS_TRY(infer::Manifest manifest,
               infer::manifest_of(files->file, *files->units, (cache ? *cache : dir) / "manifests", pool,
-                                 progress_on_terminal("hashing " + name)));
+                                 show_progress("hashing " + name)));
     return Opened{.name = name,
                   .source = {.manifest = std::move(manifest),
                              .files = std::shared_ptr<const infer::UnitSource>(files, &*files->units),
@@ -115,7 +119,8 @@ public:
         }
     }
 
-    [[nodiscard]] Result<void> start(const std::vector<std::string>& words) {
+    // `keys` is a descriptor that it gets, too; -1: none.
+    [[nodiscard]] Result<void> start(const std::vector<std::string>& words, int keys) {
         std::vector<char*> arguments;
         arguments.reserve(words.size() + 1);
         for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -125,6 +130,7 @@ public:
         if (child < 0) return Error{"cannot start another process"};
         if (child == 0) {
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+            if (keys >= 0) ::fcntl(keys, F_SETFD, 0);
             if (::getppid() == parent) ::execv("/proc/self/exe", arguments.data());
             ::_exit(127);
         }
@@ -139,9 +145,42 @@ private:
     std::vector<pid_t> children_;
 };
 
+// The API keys for the others of --local, in memory: everybody on the machine may read what stands in their arguments.
+class KeyFile {
+public:
+    static Result<KeyFile> make(const std::vector<std::string>& keys) {
+        KeyFile file;
+        if (keys.empty()) return file;
+        file.descriptor_ = ::memfd_create("chaos-keys", MFD_CLOEXEC);
+        std::string lines;
+        for (const std::string& key : keys) lines += key + "\n";
+        if (file.descriptor_ < 0 ||
+            ::write(file.descriptor_, lines.data(), lines.size()) != static_cast<ssize_t>(lines.size()))
+            return Error{"there is no memory for the API keys"};
+        return file;
+    }
+    ~KeyFile() {
+        if (descriptor_ >= 0) ::close(descriptor_);
+    }
+    KeyFile(KeyFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    KeyFile(const KeyFile&) = delete;
+    KeyFile& operator=(const KeyFile&) = delete;
+
+    // -1: there are no keys.
+    [[nodiscard]] int descriptor() const { return descriptor_; }
+    // As who has the descriptor sees it; empty: there is none.
+    [[nodiscard]] std::string path() const {
+        return descriptor_ < 0 ? "" : "/proc/self/fd/" + std::to_string(descriptor_);
+    }
+
+private:
+    KeyFile() = default;
+    int descriptor_ = -1;
+};
+
 // What the others of --local are told.
 std::vector<std::string> words_for(const ServeOptions& options, const fs::path& dir, std::size_t number,
-                                   const std::string& address) {
+                                   const std::string& address, const KeyFile& keys) {
     std::vector<std::string> words = {"chaos",
                                       "serve",
                                       options.model.string(),
@@ -167,6 +206,7 @@ std::vector<std::string> words_for(const ServeOptions& options, const fs::path& 
     add("--cache", options.compute.memory.cache.string());
     add("--cache-limit", options.compute.memory.cache_limit);
     add("--institution", options.institution);
+    add("--api-key-file", keys.path());
     return words;
 }
 
@@ -219,7 +259,7 @@ Result<void> serve_together(const ServeOptions& given) {
     CHAOS_CHECK(check_model(options, opened, identity));
     tensor::Subject subject{.config = opened.model.config(), .tensors = infer::packed_tensors(opened.model)};
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(opened.model));
-    CHAOS_TRY(auto format, infer::chat_format_of(opened.model));
+    auto format = infer::chat_format_of(opened.model);
     CHAOS_TRY(const auto how, how_to_answer(subject.config, opened.name, options.compute));
     CHAOS_TRY(const OpenService open, open_service(options));
 
@@ -260,7 +300,7 @@ Result<void> serve_together(const ServeOptions& given) {
                                    if (announced) return;
                                    announced = true;
                                    open.service->set_generator(*generator);
-                                   announce(open, how.name);
+                                   announce(open, generator->facts());
                                },
                            .note =
                                [&control](const std::string& text) {
@@ -278,8 +318,12 @@ Result<void> serve_together(const ServeOptions& given) {
     say("node " + cluster::brief(member.live().id()) + " in " + dir.string() + "; others join with --join " +
         member.live().address());
     Others others;
-    for (std::size_t number = 1; number < options.local; ++number)
-        CHAOS_CHECK(others.start(words_for(options, dir, number, member.live().address())));
+    if (options.local > 1) {
+        CHAOS_TRY(const KeyFile keys, KeyFile::make(open.keys));
+        for (std::size_t number = 1; number < options.local; ++number)
+            CHAOS_CHECK(
+                others.start(words_for(options, dir, number, member.live().address(), keys), keys.descriptor()));
+    }
     const Serving serving(*open.service, [&member] { member.leave(); });
     return member.run();
 }

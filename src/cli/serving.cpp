@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "net/address.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace chaos::cli {
@@ -22,8 +23,14 @@ Result<std::vector<std::string>> keys_of(const ServeOptions& options) {
         }
         if (keys.empty()) return Error{options.api_key_file.string() + " has no key in it"};
     }
-    for (const std::string& key : keys)
+    for (const std::string& key : keys) {
         if (key.empty()) return Error{"an API key must not be empty"};
+        // What a file of keys cannot hold, or a field of a request.
+        const auto visible = [](char letter) { return letter > ' ' && letter <= '~'; };
+        if (key.front() == '#' || !std::all_of(key.begin(), key.end(), visible))
+            return Error{
+                "an API key is made of ASCII letters, digits and signs, without spaces and without # in front"};
+    }
     return keys;
 }
 
@@ -38,16 +45,24 @@ Result<OpenService> open_service(const ServeOptions& options) {
     open.host = address.host.empty() ? "127.0.0.1" : address.host;
     open.url = (open.host.find(':') == std::string::npos ? open.host : "[" + open.host + "]") + ":" +
                std::to_string(open.service->port());
-    open.keys = !how.keys.empty();
+    open.keys = std::move(how.keys);
     return open;
 }
 
-void announce(const OpenService& open, const std::string& model) {
-    const std::string url = "http://" + open.url;
-    std::printf("%s answers at %s/v1; chat with it at %s/\n", model.c_str(), url.c_str(), url.c_str());
+void announce_loading(const std::string& model) {
+    std::printf("loading %s\n", model.c_str());
     std::fflush(stdout);
+}
+
+void announce(const OpenService& open, const serve::Facts& facts) {
+    const std::string url = "http://" + open.url;
+    std::printf("%s answers at %s/v1; chat with it at %s/\n", facts.model.c_str(), url.c_str(), url.c_str());
+    std::fflush(stdout);
+    if (!facts.chat_problem.empty())
+        std::fprintf(stderr, "chaos: %s completes texts, but cannot chat: %s\n", facts.model.c_str(),
+                     facts.chat_problem.c_str());
     const bool local = open.host == "localhost" || open.host == "::1" || open.host.starts_with("127.");
-    if (!local && !open.keys)
+    if (!local && open.keys.empty())
         std::fprintf(stderr, "chaos: whoever reaches %s may use it: there is no --api-key\n", url.c_str());
 }
 

@@ -18,12 +18,14 @@ struct OpenService {
     std::unique_ptr<serve::Service> service;
     std::string host;
     std::string url;
-    bool keys = false;
+    std::vector<std::string> keys;  // of those who may ask; none: everybody
 };
 [[nodiscard]] Result<OpenService> open_service(const ServeOptions& options);
 
-// Says where the model answers, and warns where anybody may ask.
-void announce(const OpenService& open, const std::string& model);
+// Says that there is a model to be loaded, which may take long.
+void announce_loading(const std::string& model);
+// Says where the model answers, and warns where anybody may ask, or nobody may chat.
+void announce(const OpenService& open, const serve::Facts& facts);
 
 // Runs the service beside what else is to be done.
 class Serving {

@@ -24,7 +24,7 @@ bool Member::State::on_decide(const DecidePtr& decide) {
         ++counters.refused;
         return false;
     }
-    if (delta.fork) {
+    if (delta.fork != Fork::none) {
         // A fork that leaves us out concerns us only if we cannot go on ourselves.
         const bool ours =
             std::ranges::none_of(delta.removals, [&](const Removal& removal) { return removal.node == self(); });
@@ -122,7 +122,7 @@ void Member::State::after_adoption() {
         if (role == Role::joining) return;
         const bool runs_on = role == Role::active && !view.settlement;
         if (!runs_on) {
-            return exclude("view " + brief(view.name) + " goes on without this node", barred(view));
+            return exclude(why_without_us(), barred(view));
         }
         maybe_start_step();  // its last steps, up to where the view begins
         return;
@@ -166,6 +166,18 @@ void Member::State::after_adoption() {
     maybe_start_step();
     recheck_early();
     consider_proposing();
+}
+
+// Whoever is expelled shall know why.
+std::string Member::State::why_without_us() const {
+    std::string why = "view " + brief(tip().name) + " goes on without this node";
+    if (!tip().revokes(self(), {})) return why;
+    // Others may have been decided since.
+    std::uint64_t epoch = tip().epoch;
+    while (const DecidePtr decision = line.decision(epoch--))
+        for (const Removal& removal : decision->delta.removals)
+            if (removal.node == self()) return why + ": " + std::string(words_of(removal.reason));
+    return why;
 }
 
 void Member::State::recheck_early() {

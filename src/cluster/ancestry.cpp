@@ -25,17 +25,18 @@ std::optional<std::string> Ancestry::adopted(const View& view) {
     Known& known = views_[view.name];
     known.label = label_of(view);
     known.founded = view.settlement && (view.settlement->founded || view.settlement->from_joiners);
-    if (view.fork) ++forks_;
+    if (view.is_fork()) ++forks_;
     if (known.founded) ++foundings_;
-    known.on_fork = view.fork;
+    known.on_fork = view.is_fork();
+    known.forced = view.fork == Fork::forced;
     std::optional<std::string> wrong;
-    if (view.fork && strict_) wrong = "forks to " + known.label + " although the policy is strict";
+    if (view.fork == Fork::waited && strict_) wrong = "forks to " + known.label + " although the policy is strict";
     // Without one, its parent was decided by nodes of which none lived to tell; it may still be told of later.
     const auto parent = views_.find(view.parent);
     if (parent == views_.end()) return wrong;
     known.parent = &parent->second;
     known.on_fork = known.on_fork || known.parent->on_fork;
-    if (view.fork) return wrong;
+    if (view.is_fork()) return wrong;
     if (known.parent->decided_child != nullptr && !wrong)
         wrong = "adopts " + known.label + ", but a quorum decided that " + known.parent->decided_child->label +
                 " follows " + known.parent->label;
@@ -70,6 +71,7 @@ std::optional<std::string> Ancestry::committed(const Name& view, std::uint64_t s
     if (!strict_) return std::nullopt;
     const Known* child = &known;
     for (Known* before = known.parent; before != nullptr; child = before, before = before->parent) {
+        if (child->forced) continue;
         if (before->committed_child == child) break;
         if (before->committed_child != nullptr)
             return "I4: steps are committed under " + child->label + " and under " + before->committed_child->label +

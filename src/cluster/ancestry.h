@@ -3,7 +3,8 @@
 // journals); a member knows its own line only.
 //
 //   I2  a stable step is never undone: no descendant of a view commits a step that was stable there
-//   I4  strict: of two children of a view, steps are committed under at most one, and there are no forks
+//   I4  strict: of two children of a view, steps are committed under at most one, and there are no forks; but a fork
+//       that a person forced is a line of its own
 //   and a view has at most one child that a quorum decided.
 //
 // Founding anew from a checkpoint goes back on purpose: stable steps are counted from there again.
@@ -47,6 +48,7 @@ private:
     struct Known {
         Known* parent = nullptr;
         bool on_fork = false;
+        bool forced = false;
         bool founded = false;
         const Known* decided_child = nullptr;    // by a quorum
         const Known* committed_child = nullptr;  // under it, or what follows it, steps were committed

@@ -124,7 +124,7 @@ void compose_institutions(const View& view, const Pending& pending, Draft& draft
             draft.delta().revocations.push_back(revocation);
             for (const MemberInfo& member : view.members)
                 if (concerns(view, revocation, member))
-                    draft.remove(member.id.node, expelled ? Reason::expelled : Reason::revoked, true);
+                    draft.remove(member.id.node, expelled ? request.reason : Reason::revoked, true);
         }
         if (key.kind != RequestKind::admit_institution && key.kind != RequestKind::remove_institution) continue;
         if (!handled.emplace(key.kind, key.name).second || !approved(view, pending, key.kind, key.name)) continue;

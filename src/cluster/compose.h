@@ -66,6 +66,6 @@ struct Composed {
 // checkpoint among them. An error says why nothing can be settled.
 [[nodiscard]] Result<Delta> compose_settlement(const View& view, NodeId proposer,
                                                const std::map<NodeId, Report>& reports, std::span<const LinkId> down,
-                                               bool fork);
+                                               Fork fork);
 
 }  // namespace chaos::cluster

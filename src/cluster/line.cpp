@@ -9,7 +9,7 @@ constexpr std::size_t views_kept = 64;
 constexpr std::size_t decisions_kept = 1024;  // a kilobyte each; who is further behind is told the whole view
 
 Ancestor ancestor_of(const View& view) {
-    return {.view = view.name, .epoch = view.epoch, .fork = view.fork};
+    return {.view = view.name, .epoch = view.epoch, .fork = view.is_fork()};
 }
 
 }  // namespace

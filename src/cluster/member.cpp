@@ -118,6 +118,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                 state.on_step_failed(what);
             } else if constexpr (std::is_same_v<T, Synced>) {
                 state.on_synced(what);
+            } else if constexpr (std::is_same_v<T, FoundOffender>) {
+                state.on_offender(what.node);
             } else if constexpr (std::is_same_v<T, WentAstray>) {
                 if (state.role == Role::active && state.tip().active_count() > 1)
                     state.exclude("its state is not that of the other members", false);
@@ -170,6 +172,8 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     request.revocation = what.revocation;
                 }
                 state.ask_for(std::move(request));
+            } else if constexpr (std::is_same_v<T, RecoverCommand>) {
+                state.recover();
             }
         },
         event);
@@ -212,6 +216,10 @@ bool Member::neighbours_applied(std::uint64_t steps) const {
     return std::ranges::all_of(state_->connections, [&](const auto& entry) { return entry.second.applied >= steps; });
 }
 
+Result<Recovery> Member::recovery() const {
+    return state_->recovery();
+}
+
 std::string Member::why() const {
     const State& state = *state_;
     switch (state.role) {
@@ -223,12 +231,14 @@ std::string Member::why() const {
         case Role::syncing:
             return "pulls the state from its neighbours";
         case Role::returning:
-            return "came back from a restart; looks for the others of view " + brief(state.tip().name);
+            return "came back from a restart; looks for the others of view " + brief(state.tip().name) +
+                   (state.recovery() ? ", of which " + state.too_few() : "");
         case Role::active:
             break;
     }
     if (state.without_quorum_since != never)
         return "too few members of view " + brief(state.tip().name) + " are reached to decide anything";
+    if (state.stopped && state.recovery()) return "of view " + brief(state.tip().name) + " " + state.too_few();
     if (state.stopped) return "a step was interrupted; waits for its settlement";
     if (state.taking) return "takes the result of a settled step";
     if (state.leaving) return "leaves as soon as the others go on without it";
@@ -318,7 +328,7 @@ void Member::State::maybe_start_step() {
             if (leaving) return finish_leaving();
             // Others may still need the result from it (detect() sees when not).
             if (!tip().settlement && !connections.empty()) return;
-            exclude("view " + brief(tip().name) + " goes on without this node", barred(tip()));
+            exclude(why_without_us(), barred(tip()));
         }
         return;
     }

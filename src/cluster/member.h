@@ -24,6 +24,10 @@
 
 namespace chaos::cluster {
 
+// Offences are counted over so many steps. Whoever took part in as many knows every repeat offender, and votes for the
+// expulsion of no other member.
+inline constexpr std::uint64_t offence_steps = 100;
+
 struct Options {
     Nanoseconds detect = 1 * second;  // silence that fails a link
     Nanoseconds heartbeat = 250 * millisecond;
@@ -95,6 +99,11 @@ struct Synced {  // a joiner holds the whole state, its root compared; it follow
     std::uint64_t applied = 0;
     Name root{};
 };
+// By the results of steps: through this member's fault, several of the last offence_steps were of no use. All who took
+// part in them find that by themselves.
+struct FoundOffender {
+    NodeId node;
+};
 struct WentAstray {};  // its state is not the cluster's: it goes, and comes back as a joiner
 struct Measured {      // by the monitor: what `peer` sends us
     NodeId peer;
@@ -122,10 +131,14 @@ struct InstitutionCommand {
     Name root{};                                        // of the first two
     std::vector<std::uint8_t> revocation;               // revoke_node: signed by the institution
 };
+// Policy strict: a person says that no quorum of this node's view will ever come back. Those that are here fork, as
+// they would by themselves under `continue`; where all were down, they found the cluster again. Member::recovery() says
+// what that means, and when it is refused.
+struct RecoverCommand {};
 
 using Event = std::variant<Tick, LinkUp, LinkClosed, DialFailed, Received, ReceivedGarbage, Applied, StepFailed, Synced,
-                           WentAstray, Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand, ConnectCommand,
-                           DisconnectCommand, InstitutionCommand>;
+                           FoundOffender, WentAstray, Measured, MeasuredSpeed, FoundCommand, JoinCommand, LeaveCommand,
+                           ConnectCommand, DisconnectCommand, InstitutionCommand, RecoverCommand>;
 
 // ---- actions ----
 
@@ -195,6 +208,15 @@ struct Counters {
     std::uint64_t refused = 0;   // well-formed, current, but not allowed
 };
 
+// What RecoverCommand would do, as far as this node knows.
+struct Recovery {
+    ViewPtr view;               // too few of whose active members are here
+    std::vector<NodeId> here;   // those who would go on, this node among them
+    std::vector<NodeId> lost;   // those who would not
+    bool founds = false;        // all were down: from the newest checkpoint among those that are here
+    std::uint64_t applied = 0;  // steps in this node's state, or in its checkpoint
+};
+
 class Member {
 public:
     // `record` and `checkpoint`: what an earlier life left on disk.
@@ -219,6 +241,8 @@ public:
     [[nodiscard]] const Counters& counters() const;
     // What the node waits for, in words.
     [[nodiscard]] std::string why() const;
+    // What RecoverCommand would do; an error says why it is refused.
+    [[nodiscard]] Result<Recovery> recovery() const;
 
 private:
     struct State;

@@ -146,7 +146,7 @@ enum class RequestKind : std::uint8_t {
     meet,     // another fork of our line was met
     broken,   // under the view `name`, the step in flight lost a connection that stands again: nobody is gone, but the
               // step must be settled
-    expel,    // never sent: what a proof of two votes asks for
+    expel,    // never sent: what a proof of two votes asks for, or what all found of a repeat offender
 };
 
 struct Request {  // an event that asks for a change of the view
@@ -157,7 +157,7 @@ struct Request {  // an event that asks for a change of the view
     std::vector<LinkInfo> claims;       // join: what the new links carry
     LinkId link;                        // connect, disconnect, link_down, figures
     Figures figures;
-    Reason reason = Reason::asked;  // link_down
+    Reason reason = Reason::asked;  // link_down, expel
     // *_institution, revoke_node: the root; meet: the other line; activate: the state's root
     Name name{};
     std::vector<std::uint8_t> revocation;  // revoke_node: signed by the root; whoever carries it here
@@ -226,6 +226,7 @@ struct Report {
     bool stopped = false;        // the step in flight is stopped until a settlement is decided
     std::uint64_t started = 0;   // one more than the youngest step begun
     std::vector<DownLink> down;  // its links that are dead
+    std::string address;         // returning: where it can be dialled now
 };
 
 struct Vote {

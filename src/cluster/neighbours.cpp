@@ -232,7 +232,7 @@ void Member::State::leave_when_passed_over() {
     });
     const bool late = now - step_began_at > 8 * options.detect + 2 * step_time;
     if (role == Role::active && !leaving && (connections.empty() || passed || (!among_members && late)))
-        exclude("view " + brief(tip().name) + " goes on without this node", barred(tip()));
+        exclude(why_without_us(), barred(tip()));
 }
 
 // The others must settle what this member cannot go on from. It still votes on that.
@@ -323,7 +323,11 @@ void Member::State::keep_connections() {
 
 void Member::State::remember_lost(const Candidate& candidate) {
     constexpr std::size_t lost_kept = 64;
-    if (candidate.node == self() || std::ranges::find(lost, candidate.node, &Candidate::node) != lost.end()) return;
+    if (candidate.node == self()) return;
+    if (const auto known = std::ranges::find(lost, candidate.node, &Candidate::node); known != lost.end()) {
+        known->address = candidate.address;  // of two lives that were lost, the later one may have had another
+        return;
+    }
     lost.push_back(candidate);
     if (lost.size() > lost_kept) lost.pop_front();
 }

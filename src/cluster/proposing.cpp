@@ -57,7 +57,9 @@ Nanoseconds Member::State::turn() const {
 
 // Another proposer is given time first.
 void Member::State::propose_after(Nanoseconds wait) {
-    propose_at = now + wait;
+    // Where only we were told to do without a quorum, the others ask for one again and again: our turn comes all the
+    // same.
+    propose_at = forced() ? std::min(propose_at, now + wait) : now + wait;
     awaits_seniors = false;
 }
 
@@ -101,9 +103,7 @@ std::optional<Delta> Member::State::planned_change(std::uint64_t begun) {
 
 // Those who still run find the old seat of one who came back empty; only where nobody does is it ours to propose.
 bool Member::State::may_found() const {
-    return role == Role::returning && options.may_found && std::ranges::none_of(connections, [&](const auto& entry) {
-               return entry.second.role == Role::active && tip().has(entry.second.member);
-           });
+    return role == Role::returning && (options.may_found || forced()) && !a_member_runs();
 }
 
 void Member::State::propose() {
@@ -221,7 +221,7 @@ void Member::State::on_accepted(const Accepted& accepted) {
 }
 
 bool Member::State::may_fork(const std::set<NodeId>& missing) {
-    if (tip().strict) return false;
+    if (tip().strict) return forced();
     if (CHAOS_PLANTED(fork_without_waiting)) return true;
     if (without_quorum_since == never) without_quorum_since = now;
     // Closed by their hosts: the processes are gone, there is nothing to wait for.
@@ -261,12 +261,12 @@ void Member::State::advance() {
 
 void Member::State::advance_votes() {
     const View& view = tip();
-    if (2 * proposal->votes.size() < view.active_count() && !proposal->delta.fork && proposal->declined.empty() &&
-        !CHAOS_PLANTED(no_quorum))
+    if (2 * proposal->votes.size() < view.active_count() && proposal->delta.fork == Fork::none &&
+        proposal->declined.empty() && !CHAOS_PLANTED(no_quorum))
         return;
     std::vector<NodeId> voters(proposal->votes.begin(), proposal->votes.end());
     bool enough = is_quorum(view, voters);
-    if (proposal->delta.fork) {
+    if (proposal->delta.fork != Fork::none) {
         // Everybody who is to be in it.
         enough = std::ranges::all_of(view.members, [&](const MemberInfo& member) {
             const NodeId node = member.id.node;
@@ -406,15 +406,15 @@ void Member::State::advance_flush() {
     }
     if (CHAOS_PLANTED(flush_skipped) && quorum) complete = true;
     if (!complete && now < proposal->deadline) return;
-    const bool fork = !quorum;
-    if (fork && !may_fork(missing)) return;
+    if (!quorum && !may_fork(missing)) return;
+    const Fork fork = quorum ? Fork::none : view.strict ? Fork::forced : Fork::waited;
     if (quorum) without_quorum_since = never;
     if (role == Role::returning && somebody_runs) {
         // One who still runs settles this; we only have a vote.
         proposal.reset();
         return;
     }
-    if (!fork) {
+    if (fork == Fork::none) {
         std::uint64_t farthest = 0;
         for (const auto& [node, promise] : proposal->promises)
             if (promise.report.role == Role::active) farthest = std::max(farthest, promise.report.applied);

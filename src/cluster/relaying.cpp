@@ -225,19 +225,30 @@ bool Member::State::on_proof(const Proof& proof) {
         ++counters.refused;
         return false;
     }
+    expel(author->author, Reason::expelled,
+          two_decisions ? "told two decisions of one epoch" : "voted twice in one ballot");
+    return true;
+}
+
+void Member::State::on_offender(NodeId node) {
+    if (role != Role::active || !tip().has(identity.member)) return;
+    if (const MemberInfo* member = tip().find(node))
+        expel(member->id, Reason::offended, "made steps useless, time and again");
+}
+
+// Everybody finds the reason, or was shown it, and asks nobody else.
+void Member::State::expel(MemberId member, Reason reason, const std::string& why) {
     Request request;
     request.kind = RequestKind::expel;
-    request.subject = author->author;
+    request.subject = member;
+    request.reason = reason;
     request.stamp.author = identity.member;
     const RequestKey key = key_of(request);
     if (pending.emplace(key, request).second) {
         pending_since[key] = now;
-        note(brief(author->author.node) +
-             (two_decisions ? " told two decisions of one epoch" : " voted twice in one ballot") +
-             "; it is going to be expelled");
+        note(brief(member.node) + " " + why + "; it is going to be expelled");
     }
     consider_proposing();
-    return true;
 }
 
 }  // namespace chaos::cluster

@@ -53,6 +53,7 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
         if (report == kept.end()) continue;
         MemberInfo again = member;
         again.id = report->second.member;
+        if (report->second.role == Role::returning) again.address = report->second.address;
         const bool holds = report->second.applied == newest->applied && report->second.lineage == newest->lineage;
         again.standing = holds ? Standing::active : Standing::syncing;
         again.since_epoch = member.since_epoch;  // standing outlives a restart of everybody
@@ -94,13 +95,13 @@ Result<Delta> compose_founding(const View& view, NodeId proposer, Delta delta, c
 }  // namespace
 
 Result<Delta> compose_settlement(const View& view, NodeId proposer, const std::map<NodeId, Report>& reports,
-                                 std::span<const LinkId> down, bool fork) {
+                                 std::span<const LinkId> down, Fork fork) {
     Delta delta;
     delta.parent = view.name;
     delta.epoch = view.epoch + 1;
     delta.fork = fork;
 
-    const NodeId start = fork ? proposer : best_placed(view, proposer, reports, down);
+    const NodeId start = fork != Fork::none ? proposer : best_placed(view, proposer, reports, down);
     const std::vector<NodeId> reached = reachable_from(view, start, down);
     const auto is_reached = [&](NodeId node) { return std::ranges::binary_search(reached, node); };
     std::map<NodeId, Report> running;

@@ -7,6 +7,7 @@
 //   relaying.cpp    flooded messages, requests, proofs
 //   voting.cpp      promises, flush, votes
 //   proposing.cpp   whose turn it is, what is proposed, when it is decided
+//   recovering.cpp  going on without a quorum, because a person says so
 //   adopting.cpp    what a decided view means for this node
 #pragma once
 
@@ -159,6 +160,7 @@ struct Member::State {
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
     Nanoseconds without_quorum_since = never;
+    Name forced_from{};  // the view no quorum of which will come back, as a person said; zero: none
     Pending pending;
     std::map<RequestKey, Own> own;
     std::map<RequestKey, Nanoseconds> pending_since;
@@ -254,6 +256,8 @@ struct Member::State {
     void on_flooded(NodeId from, const MessagePtr& message);
     bool on_request(const Request& request);  // the bool: whether to relay it
     bool on_proof(const Proof& proof);
+    void on_offender(NodeId node);
+    void expel(MemberId member, Reason reason, const std::string& why);
     void watch_votes(const MessagePtr& message);
     void accuse(const MessagePtr& one, const MessagePtr& other);
     void ask_for(Request request);  // floods it, and repeats it until it is done
@@ -272,6 +276,7 @@ struct Member::State {
     [[nodiscard]] bool plausible(const Promise& promise) const;
     [[nodiscard]] bool timely(std::uint64_t round) const;
     [[nodiscard]] Result<void> fits_our_steps(const Delta& delta) const;
+    [[nodiscard]] Result<void> fits_our_findings(const Delta& delta) const;
 
     // ---- proposing.cpp
     void consider_proposing();
@@ -299,12 +304,21 @@ struct Member::State {
     [[nodiscard]] std::map<NodeId, Report> believable_reports();
     void drop_false_leaders(std::map<NodeId, Report>& reports);
 
+    // ---- recovering.cpp
+    [[nodiscard]] std::vector<NodeId> seats_here() const;
+    [[nodiscard]] bool a_member_runs() const;
+    [[nodiscard]] Result<Recovery> recovery() const;
+    [[nodiscard]] std::string too_few() const;
+    [[nodiscard]] bool forced() const;
+    void recover();
+
     // ---- adopting.cpp
     bool on_decide(const DecidePtr& decide);
     bool adopt(const DecidePtr& decision);
     [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
     void contradict(const Decide& decide);
     void after_adoption();
+    [[nodiscard]] std::string why_without_us() const;
     void recheck_early();
     void forget_ballots();
 };

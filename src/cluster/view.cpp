@@ -304,6 +304,8 @@ std::string_view words_of(Reason reason) {
             return "nothing was heard on it";
         case Reason::asked:
             return "one of its ends asked for it";
+        case Reason::offended:
+            return "its contributions were of no use, time and again";
     }
     return "";
 }
@@ -434,7 +436,9 @@ Result<ViewPtr> apply(const View& parent, const View* governing, const Delta& de
     if (delta.settlement ? delta.first_step != delta.settlement->applied : delta.first_step < parent.first_step)
         return Error{"its first step does not fit"};
     if (delta.settlement && !delta.activations.empty()) return Error{"a settlement activates nobody"};
-    if (delta.fork && parent.strict) return Error{"under the policy strict, no line forks"};
+    if (delta.fork == Fork::waited && parent.strict) return Error{"under the policy strict, no line forks by itself"};
+    if (delta.fork == Fork::forced && !parent.strict)
+        return Error{"under the policy continue, nobody has to force a line to fork"};
     auto view = std::make_shared<View>(parent);
     view->parent = parent.name;
     view->name = name_of(delta);

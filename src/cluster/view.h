@@ -130,6 +130,7 @@ enum class Reason : std::uint8_t {
     closed,           // link: the other host closed the connection
     silent,           // link: nothing was heard for detect_ms
     asked,            // link: one end asked for its removal
+    offended,         // a member, for good: its contributions were of no use, time and again
 };
 [[nodiscard]] std::string_view words_of(Reason reason);
 
@@ -165,12 +166,19 @@ struct Meeting {
     bool operator==(const Meeting&) const = default;
 };
 
+// How a view came to be without a quorum of its parent, by the votes of all of its own members.
+enum class Fork : std::uint8_t {
+    none,    // it did not: a quorum decided it
+    waited,  // policy continue: no quorum came in time
+    forced,  // policy strict: a person said that none will ever come
+};
+
 // The next view, as it follows from its parent.
 struct Delta {
     Name parent{};
     std::uint64_t epoch = 0;  // the parent's plus one
     std::uint64_t first_step = 0;
-    bool fork = false;                     // decided by all its members instead of a quorum of the parent
+    Fork fork = Fork::none;
     std::optional<Settlement> settlement;  // absent: a planned change
     std::vector<Removal> removals;
     std::vector<Newcomer> additions;  // syncing; active only where the cluster is founded
@@ -189,7 +197,7 @@ struct Founding {
     Name run{};  // what is trained
     std::uint32_t planner = planner_version;
     std::uint32_t batch = 0;  // samples of one step
-    bool strict = false;      // partition policy: only a side with a quorum goes on
+    bool strict = false;      // partition policy: only a side with a quorum goes on, unless a person forces another
     MemberInfo founder;
     std::vector<Institution> institutions;
     std::vector<UsedToken> tokens;  // the founder's, if it has one
@@ -207,7 +215,7 @@ struct View {
     std::uint32_t planner = planner_version;
     std::uint32_t batch = 0;
     bool strict = false;
-    bool fork = false;
+    Fork fork = Fork::none;
     std::uint64_t epoch = 0;
     std::uint64_t first_step = 0;
     std::optional<Settlement> settlement;
@@ -222,6 +230,7 @@ struct View {
     std::vector<Share> redo;
     bool redo_known = true;
 
+    [[nodiscard]] bool is_fork() const { return fork != Fork::none; }
     [[nodiscard]] const MemberInfo* find(NodeId node) const;
     [[nodiscard]] bool has(MemberId id) const;
     [[nodiscard]] bool is_active(NodeId node) const;

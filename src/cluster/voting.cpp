@@ -37,6 +37,7 @@ Report Member::State::report() const {
     report.role = role == Role::returning ? Role::returning : Role::active;
     report.member = identity.member;
     if (role == Role::returning) {
+        report.address = identity.address;
         if (checkpoint) {
             report.applied = checkpoint->applied;
             report.lineage = checkpoint->lineage;
@@ -76,6 +77,21 @@ Result<void> Member::State::fits_our_steps(const Delta& delta) const {
     if (!delta.settlement || delta.settlement->founded || role != Role::active) return {};
     if (delta.settlement->applied > most_steps_of_others())
         return Error{"it settles steps that nobody can have applied"};
+    return {};
+}
+
+// Who came later than the steps in which somebody offended knows nothing of them, and votes as it does for all reasons
+// that it has not heard of.
+Result<void> Member::State::fits_our_findings(const Delta& delta) const {
+    const MemberInfo* me = tip().find(self());
+    if (role != Role::active || me == nullptr || me->first_step + offence_steps > applied) return {};
+    for (const Removal& removal : delta.removals) {
+        const MemberInfo* member = tip().find(removal.node);
+        if (removal.reason != Reason::offended || member == nullptr) continue;
+        if (!pending.contains(
+                {.kind = RequestKind::expel, .subject = member->id, .link = {}, .name = {}, .author = {}}))
+            return Error{"it expels " + brief(removal.node) + ", which was not found to be a repeat offender here"};
+    }
     return {};
 }
 
@@ -162,7 +178,10 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     }
     const Name name = name_of(delta);
     const Result<ViewPtr> next = view_after(delta, name);
-    const Result<void> fits = fits_our_steps(delta);
+    Result<void> fits = fits_our_steps(delta);
+    if (fits) fits = fits_our_findings(delta);
+    if (delta.fork == Fork::forced)
+        if (const Result<Recovery> possible = recovery(); !possible) fits = possible.error();
     if (!next || !fits) {
         note("does not vote for a view proposed by " + brief(accept.ballot.proposer) + ": " +
              (next ? fits.error() : next.error()).message);
@@ -174,7 +193,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     if (accept.stamp.author != identity.member) propose_after(4 * spread() + 2 * options.detect);
     acceptor.promised = std::max(acceptor.promised, accept.ballot);
     // A fork is another line: it does not take the place of a vote in this one.
-    if (!delta.fork) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
+    if (delta.fork == Fork::none) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
     persist();
     reply.value = name;
     reply.claims = claims();

@@ -204,7 +204,7 @@ void walk(Archive& archive, Revocation& revocation) {
 }
 template <class Archive>
 void walk(Archive& archive, Reason& reason) {
-    walk_enum(archive, reason, Reason::asked);
+    walk_enum(archive, reason, Reason::offended);
 }
 template <class Archive>
 void walk(Archive& archive, Role& role) {
@@ -227,6 +227,10 @@ void walk(Archive& archive, Settlement& settlement) {
 template <class Archive>
 void walk(Archive& archive, Meeting& meeting) {
     walk_all(archive, meeting.other, meeting.samples);
+}
+template <class Archive>
+void walk(Archive& archive, Fork& fork) {
+    walk_enum(archive, fork, Fork::forced);
 }
 template <class Archive>
 void walk(Archive& archive, Delta& delta) {
@@ -369,6 +373,7 @@ template <class Archive>
 void walk(Archive& archive, Report& report) {
     walk_all(archive, report.role, report.member, report.applied, report.lineage, report.stopped, report.started);
     walk_list(archive, report.down, max_links_per_member, Walk{});
+    if (report.role == Role::returning) walk(archive, report.address);
 }
 template <class Archive>
 void walk(Archive& archive, Vote& vote) {

@@ -151,6 +151,7 @@ void Participant::stop_training() {
     donor_.stop();
     first_step_.reset();
     unstable_.reset();
+    offences_ = {};
     synced_ = 0;
     awaits_sync_ = false;
 }
@@ -256,6 +257,11 @@ void Participant::step_applied(const AppliedStep& step) {
     if (outcome.root) observer_.hashed(before, *outcome.root);
     observer_.applied(outcome, state, step.taken ? journal::How::taken : journal::How::exchanged);
     if (stopped_) return;
+    for (const NodeId node : offences_.add(step.step, outcome.offenders, step.view->active_count())) {
+        observer_.offender(node, step.step);
+        member_.tell(cluster::FoundOffender{node});
+        if (stopped_) return;
+    }
     for (const NodeId node : outcome.astray) observer_.astray(node, before);
     if (std::ranges::find(outcome.astray, member_.id()) != outcome.astray.end()) {
         astray_ = true;

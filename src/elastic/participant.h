@@ -14,6 +14,7 @@
 #include "elastic/donor.h"
 #include "elastic/joiner.h"
 #include "elastic/journal.h"
+#include "elastic/offences.h"
 #include "elastic/steps.h"
 #include "elastic/trainer.h"
 #include "live/member.h"
@@ -41,6 +42,8 @@ public:
     virtual void hashed(const StateLabel& state, const cluster::Name& root) = 0;
     // This member's state was another than most members' (bad memory, say). It goes, and pulls the state again.
     virtual void astray(NodeId node, const StateLabel& state) = 0;
+    // By the results of the last steps, this member is a repeat offender (offences.h). It is going to be expelled.
+    virtual void offender(NodeId node, std::uint64_t step) = 0;
     virtual void saved(std::uint64_t step, const std::filesystem::path& path) = 0;
     virtual void excluded(const std::string& why, bool final) = 0;
     virtual void left() = 0;
@@ -133,6 +136,7 @@ private:
     std::uint64_t agreed_ = 0;  // steps of the state when it was last known to be what the others have
     std::uint64_t told_stable_ = 0;
     std::optional<Unstable> unstable_;
+    Offences offences_;
     ComputeThread thread_;
     Steps steps_;
     Donor donor_;

@@ -24,6 +24,19 @@ bool finite(const Contribution& part) {
     return std::isfinite(part.samples) && std::isfinite(part.loss) && std::isfinite(part.norm);
 }
 
+// What a norm may be; beyond that it is far from what the others found.
+double largest_norm(const Tally& tally) {
+    std::vector<double> norms;
+    for (const Contribution& part : tally.slots)
+        if (part.samples > 0.0 && finite(part)) norms.push_back(part.norm);
+    std::ranges::sort(norms);
+    return norms.size() < 2 ? std::numeric_limits<double>::infinity() : far_beyond * norms[(norms.size() - 1) / 2];
+}
+
+bool worthless(const Contribution& part, double most) {
+    return !finite(part) || part.norm > most;
+}
+
 }  // namespace
 
 std::size_t place_of(const cluster::View& view, cluster::NodeId node) {
@@ -87,18 +100,30 @@ Tally read_tally(std::span<const float> tally) {
 }
 
 std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view) {
-    std::vector<double> norms;
-    for (const Contribution& part : tally.slots)
-        if (part.samples > 0.0 && finite(part)) norms.push_back(part.norm);
-    std::ranges::sort(norms);
-    const double most =
-        norms.size() < 2 ? std::numeric_limits<double>::infinity() : far_beyond * norms[(norms.size() - 1) / 2];
+    const double most = largest_norm(tally);
     for (const cluster::MemberInfo& member : view.members) {
         if (member.standing != cluster::Standing::active) continue;
-        const Contribution& part = tally.slots[place_of(view, member.id.node) % tally_slots];
-        if (!finite(part) || part.norm > most) return member.id.node;
+        if (worthless(tally.slots[place_of(view, member.id.node) % tally_slots], most)) return member.id.node;
     }
     return std::nullopt;
+}
+
+std::vector<cluster::NodeId> offenders_of(const Tally& tally, const cluster::View& view) {
+    if (view.active_count() > tally_slots) return {};
+    const double most = largest_norm(tally);
+    std::vector<cluster::NodeId> offenders;
+    std::size_t sound = 0;
+    for (const cluster::MemberInfo& member : view.members) {
+        if (member.standing != cluster::Standing::active) continue;
+        const Contribution& part = tally.slots[place_of(view, member.id.node)];
+        if (worthless(part, most)) {
+            offenders.push_back(member.id.node);
+        } else if (part.samples > 0.0) {
+            ++sound;
+        }
+    }
+    if (sound <= offenders.size()) offenders.clear();
+    return offenders;
 }
 
 std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view) {

@@ -53,6 +53,11 @@ struct Tally {
 // beyond what the others found. Where several members share a slot, the first of them is named.
 [[nodiscard]] std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view);
 
+// Whose contributions make it worthless, where it is clear that the fault is theirs: more members contributed something
+// sound. Of two, nobody can tell; and where the model itself has come to no good, all are alike. Nobody, where members
+// share slots.
+[[nodiscard]] std::vector<cluster::NodeId> offenders_of(const Tally& tally, const cluster::View& view);
+
 // Whose state is not that of most members who told theirs; of two as large groups, the one with the longest-standing
 // member is right. Nobody, where members share slots.
 [[nodiscard]] std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view);

@@ -263,6 +263,7 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
     record.loss = tally.loss;
     record.result_hash = digest.hash;
     outcome_.culprit = culprit_of(tally, view);
+    outcome_.offenders = offenders_of(tally, view);
     outcome_.skipped = outcome_.culprit || !std::isfinite(digest.norm) || !digest.finite_buffers;
     record.scalars = outcome_.skipped ? state::skipped_update : state::update_scalars(run_, step, record.norm);
     state::apply_update(run_.optimizer, engine_->manifest(), record.scalars, result.first(result.size() - tally_floats),

@@ -34,6 +34,7 @@ struct Outcome {
     state::StepRecord record;
     bool skipped = false;                           // the update: what was contributed is of no use
     std::optional<NodeId> culprit;                  // ... by this member
+    std::vector<NodeId> offenders = {};             // ... and it is clear that the fault is theirs
     std::optional<compute::Measure> held_out = {};  // of the state before this step, where it was evaluated
     // Where members told each other what state they computed with: the root of this node's, and who has another than
     // most.

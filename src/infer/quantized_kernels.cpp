@@ -134,6 +134,8 @@ struct Exact {
     IntVector low;  // four columns of a row are neighbours: pairs are added twice
     IntVector high;
 
+    // One that the compiler makes would be for another instruction set than its members.
+    HWY_INLINE Exact() {}
     HWY_INLINE void start(const std::int32_t*) { low = high = hn::Zero(Ints()); }
     HWY_INLINE void add(ByteVector weights, IntVector activations) {
         const hn::RebindToSigned<Bytes> bytes;

@@ -121,13 +121,10 @@ void Node::adopted(const ViewPtr& view) {
     write(elastic::journal::Adopted{view});
     for (Event& event : changes(view_.get(), *view)) story_.add(std::move(event));
     view_ = view;
-    const NodeId self = participant_->member().id();
-    std::erase_if(link_wishes_, [&](const LinkWish& wish) {
-        const bool there = view->find(cluster::link_between(self, wish.peer)) != nullptr;
-        if (there == wish.add)
-            wish.reply.answer({{"text", wish.add ? "linked with " + brief(wish.peer)
-                                                 : "the link with " + brief(wish.peer) + " is given up"}});
-        return there == wish.add || !wish.reply.open();
+    std::erase_if(wishes_, [&](const Wish& wish) {
+        const std::string done = wish.done(*view);
+        if (!done.empty()) wish.reply.answer({{"text", done}});
+        return !done.empty() || !wish.reply.open();
     });
     changed();
 }
@@ -211,6 +208,14 @@ void Node::astray(elastic::NodeId node, const StateLabel& state) {
          state.applied);
 }
 
+void Node::offender(elastic::NodeId node, std::uint64_t step) {
+    const bool self = node == participant_->member().id();
+    tell("offender",
+         (self ? "this node" : brief(node)) + " made several of the last " + std::to_string(cluster::offence_steps) +
+             " steps useless (a broken machine?); it is going to be expelled for good",
+         step);
+}
+
 void Node::saved(std::uint64_t step, const std::filesystem::path& path) {
     tell("checkpoint", "saved " + path.string(), step);
 }
@@ -218,6 +223,8 @@ void Node::saved(std::uint64_t step, const std::filesystem::path& path) {
 void Node::excluded(const std::string& why, bool final) {
     write(elastic::journal::Excluded{why});
     tell("excluded", "is out: " + why + (final ? "" : "; asks to be let in again"));
+    for (const Wish& wish : wishes_) wish.reply.refuse("this node is out: " + why);
+    wishes_.clear();
     if (final) end(Error{"this node is out for good: " + why});
 }
 
@@ -300,7 +307,7 @@ void Node::end(Result<std::string> why) {
     });
 }
 
-// ---- what people ask
+// ---- what it tells of itself
 
 std::string Node::why() const {
     const cluster::Member& core = participant_->member().core();
@@ -329,6 +336,7 @@ json Node::status() {
                 {"loss", loss_ ? json(*loss_) : json()},
                 {"members", view_ ? members_of(*view_, state.applied, self) : json::array()},
                 {"links", view_ ? links_of(*view_) : json::array()},
+                {"institutions", view_ ? institutions_of(*view_) : json::array()},
                 {"connections", connections_of(member.links())},
                 {"counters", counters_of(core.counters(), member.links().counters())},
                 {"handling_cpu_us", std::chrono::duration<double, std::micro>(member.handling_cpu()).count()},
@@ -358,70 +366,6 @@ json Node::status() {
                           {"received_bytes", progress.received_bytes}};
     }
     return status;
-}
-
-void Node::answer(const json& request, const Reply& reply) {
-    const std::string command = request.at("command").get<std::string>();
-    if (command == "status") {
-        reply.send(status());
-        if (request.value("watch", false)) return reply.subscribe("status");
-        return reply.end();
-    }
-    if (command == "events") return answer_events(request, reply);
-    if (command == "why") {
-        json details = json::array();
-        if (!refusal_.empty()) details.push_back(refusal_);
-        if (participant_->joiner().running()) {
-            const elastic::Joiner::Progress progress = participant_->joiner().progress();
-            details.push_back("has " + std::to_string(progress.shards) + " of " + std::to_string(progress.of) +
-                              " shards of the state");
-        }
-        return reply.answer({{"why", why()}, {"details", details}});
-    }
-    if (command == "leave") {
-        leaving_.push_back(reply);
-        reply.send({{"text", "asks the others to go on without it"}});
-        return leave();
-    }
-    if (command == "link") return answer_link(request, reply);
-    reply.refuse("this node does not know the command " + command);
-}
-
-void Node::answer_events(const json& request, const Reply& reply) {
-    const auto& events = story_.events();
-    const auto last = std::min<std::uint64_t>(request.value("last", std::uint64_t{events.size()}), events.size());
-    for (std::size_t i = events.size() - last; i < events.size(); ++i) reply.send(to_json(events[i]));
-    if (request.value("follow", false)) return reply.subscribe("events");
-    reply.end();
-}
-
-Result<NodeId> Node::node_called(const std::string& beginning) const {
-    std::vector<NodeId> found;
-    for (const cluster::MemberInfo& member : view_->members)
-        if (!beginning.empty() && text_of(member.id.node).starts_with(beginning)) found.push_back(member.id.node);
-    if (found.size() == 1) return found.front();
-    return Error{(found.empty() ? "no member's id begins with " : "several members' ids begin with ") + beginning};
-}
-
-void Node::answer_link(const json& request, const Reply& reply) {
-    if (!view_) return reply.refuse("this node is in no cluster");
-    const Result<NodeId> a = node_called(request.at("a").get<std::string>());
-    if (!a) return reply.refuse(a.error().message);
-    const Result<NodeId> b = node_called(request.at("b").get<std::string>());
-    if (!b) return reply.refuse(b.error().message);
-    const NodeId self = participant_->member().id();
-    if (*a == *b || (*a != self && *b != self))
-        return reply.refuse("one end must be this node, " + brief(self) + ", and the other another one");
-    const bool add = request.at("change").get<std::string>() == "add";
-    const NodeId peer = *a == self ? *b : *a;
-    if ((view_->find(cluster::link_between(self, peer)) != nullptr) == add)
-        return reply.refuse(add ? "they are linked already" : "there is no such link");
-    link_wishes_.push_back({.peer = peer, .add = add, .reply = reply});
-    if (add) {
-        participant_->member().tell(cluster::ConnectCommand{peer});
-    } else {
-        participant_->member().tell(cluster::DisconnectCommand{peer});
-    }
 }
 
 }  // namespace chaos::node

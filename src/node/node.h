@@ -76,6 +76,7 @@ private:
     void stable(std::uint64_t steps) override;
     void hashed(const elastic::StateLabel& state, const cluster::Name& root) override;
     void astray(elastic::NodeId node, const elastic::StateLabel& state) override;
+    void offender(elastic::NodeId node, std::uint64_t step) override;
     void saved(std::uint64_t step, const std::filesystem::path& path) override;
     void excluded(const std::string& why, bool final) override;
     void left() override;
@@ -86,6 +87,8 @@ private:
     void answer(const nlohmann::json& request, const Reply& reply) override;
     void answer_events(const nlohmann::json& request, const Reply& reply);
     void answer_link(const nlohmann::json& request, const Reply& reply);
+    void answer_recover(const nlohmann::json& request, const Reply& reply);
+    void answer_institution(const nlohmann::json& request, const Reply& reply);
     [[nodiscard]] Result<elastic::NodeId> node_called(const std::string& beginning) const;
 
     void write(const elastic::journal::Entry& entry);
@@ -124,12 +127,12 @@ private:
     double step_seconds_ = 0.0;
     std::uint64_t steps_here_ = 0;
     std::vector<Reply> leaving_;
-    struct LinkWish {
-        elastic::NodeId peer;
-        bool add = true;
+    // What somebody asked for, and waits until a view has it.
+    struct Wish {
+        std::function<std::string(const cluster::View&)> done;  // in words; empty: not yet
         Reply reply;
     };
-    std::vector<LinkWish> link_wishes_;
+    std::vector<Wish> wishes_;
     std::string refusal_;  // the last one that was told, for `why`
     bool leaves_ = false;
     bool ended_ = false;

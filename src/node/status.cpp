@@ -35,6 +35,17 @@ std::string_view words_of(cluster::Role role) {
     return "";
 }
 
+json institutions_of(const cluster::View& view) {
+    json institutions = json::array();
+    for (const cluster::Institution& institution : view.institutions) {
+        if (institution.standing != cluster::InstitutionStanding::in) continue;
+        const auto nodes =
+            std::ranges::count(view.members, institution.root, [](const auto& member) { return member.institution; });
+        institutions.push_back({{"root", hex(institution.root)}, {"nodes", nodes}});
+    }
+    return institutions;
+}
+
 json links_of(const cluster::View& view) {
     json links = json::array();
     for (const cluster::LinkInfo& link : view.links)

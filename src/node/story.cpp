@@ -47,7 +47,9 @@ std::vector<Event> changes(const cluster::View* before, const cluster::View& now
     }
     if (before != nullptr) {
         for (const cluster::MemberInfo& member : before->members)
-            if (now.find(member.id.node) == nullptr) add("left", brief(member.id.node) + " is no longer a member");
+            if (now.find(member.id.node) == nullptr)
+                add("left", brief(member.id.node) + (now.revokes(member.id.node, {}) ? " was expelled, for good"
+                                                                                     : " is no longer a member"));
         for (const cluster::LinkInfo& link : before->links)
             if (now.find(link.id) == nullptr && now.find(link.id.a) != nullptr && now.find(link.id.b) != nullptr)
                 add("link_down", "the link between " + words_of(link.id) + " is gone");
@@ -60,7 +62,8 @@ std::vector<Event> changes(const cluster::View* before, const cluster::View& now
     add("view", "view " + brief(now.name) + ": " + std::to_string(now.active_count()) + " train, " +
                     std::to_string(now.members.size() - now.active_count()) + " join, from step " +
                     std::to_string(now.first_step) + " on" + (redone ? "; the step in flight was settled" : "") +
-                    (now.fork ? "; a fork" : ""));
+                    (now.is_fork() ? "; a fork" : "") +
+                    (now.fork == cluster::Fork::forced ? ", as somebody here asked" : ""));
     return events;
 }
 

@@ -290,10 +290,13 @@ void read_messages(Fields& fields, const Facts& facts, Json& body, Task& task) {
     for (std::size_t i = 0; i < messages.size(); ++i)
         read_message(fields, "messages[" + std::to_string(i) + "]", messages[i]);
     if (!facts.chat)
-        return fields.fail(
-            {.message = "The model '" + facts.model + "' has no chat template; use /v1/completions instead.",
-             .param = "messages",
-             .code = "unsupported_parameter"});
+        return fields.fail({.message = "The model '" + facts.model + "' " +
+                                       (facts.chat_problem.empty()
+                                            ? "has no chat template"
+                                            : "has a chat template that cannot be used (" + facts.chat_problem + ")") +
+                                       "; use /v1/completions instead.",
+                            .param = "messages",
+                            .code = "unsupported_parameter"});
     if (!fields.error()) task.prompt = Conversation{std::move(messages)};
 }
 

@@ -4,7 +4,7 @@
 //   api.h         OpenAI's requests and answers as values             (no sockets)
 //   service.h     routes, keys, metrics: which request gets which answer
 //   generator.h   a model as the API sees it: a task in, events out   (an interface; tests have one that recites)
-//   model_generator.h, scheduler.h   the one that computes: many tasks in one batch
+//   model_generator.h   the one that computes: many tasks in one batch (waiting.h: whose turn it is)
 //
 //   HTTP loop ──start(task)──► text thread: template, tokens ──► engine thread: batches
 //             ◄──────────────────── events: Begun, Piece..., Finished or Failed ◄──┘
@@ -95,7 +95,8 @@ struct Facts {
     std::int64_t created = 0;  // seconds since 1970
     std::size_t context = 0;   // tokens of prompt and answer
     std::size_t vocab = 0;
-    bool chat = false;  // it has a chat template
+    bool chat = false;           // it has a chat template
+    std::string chat_problem{};  // why it has none that can be used, where it has one
 };
 
 struct Load {

@@ -71,15 +71,22 @@ std::string chunk_of(std::string_view bytes) {
     return chunk.append(bytes).append("\r\n");
 }
 
+// What all clients together have sent of bodies whose requests have not been answered.
+struct Bodies {
+    std::size_t bytes = 0;
+};
+
 // One client. Two coroutines belong to it: read() takes what the client sends, State::serve() makes requests of it.
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
-    Connection(asio::io_context& loop, tcp::socket socket, std::string client, const HttpLimits& limits)
+    Connection(asio::io_context& loop, tcp::socket socket, std::string client, const HttpLimits& limits,
+               std::shared_ptr<Bodies> bodies)
         : socket_(std::move(socket)),
           timer_(loop),
           changed_(loop, Clock::time_point::max()),
           client_(std::move(client)),
-          limits_(limits) {}
+          limits_(limits),
+          bodies_(std::move(bodies)) {}
 
     [[nodiscard]] bool open() const { return socket_.is_open(); }
     // It has something to read yet.
@@ -89,8 +96,9 @@ public:
     [[nodiscard]] bool keeps() const { return keep_alive_; }
 
     awaitable<void> read();
-    // The next request; none where the client has none, or has gone.
-    awaitable<std::optional<std::variant<HttpRequest, Refusal>>> request();
+    // The next request, or what the handler answers to its header alone; none where the client has none, or has gone.
+    using Arrival = std::variant<HttpRequest, HttpAnswer, Refusal>;
+    awaitable<std::optional<Arrival>> request(HttpHandler& handler);
     awaitable<void> answered();
     // Lets the client read the last answer before the connection is closed.
     awaitable<void> linger();
@@ -101,6 +109,7 @@ public:
     void end();
     void on_gone(std::function<void()> call) { gone_ = std::move(call); }
     void keep_no_longer() { keep_alive_ = false; }
+    void answer_at_once(const HttpAnswer& answer);
     void refuse(const HttpAnswer& answer);
     void close();
 
@@ -115,13 +124,18 @@ private:
     void queue(std::string bytes);
     void flush();
     awaitable<void> keep_flushing();
-    HttpRequest taken(Parser& parser);
+    HttpRequest head_of(const Parser& parser);
+    // False: all bodies together would be too much.
+    [[nodiscard]] bool count_body(std::size_t bytes);
+    void release_body();
 
     tcp::socket socket_;
     asio::steady_timer timer_;
     asio::steady_timer changed_;
     const std::string client_;
     const HttpLimits limits_;
+    const std::shared_ptr<Bodies> bodies_;
+    std::size_t body_bytes_ = 0;  // of those, this one's
 
     std::string received_;   // and not yet part of a request
     bool finished_ = false;  // the client sends nothing more
@@ -155,6 +169,7 @@ void Connection::close() {
     (void)socket_.close(ignored);
     lift_limit();
     unread_.clear();
+    release_body();
     tell();
     // It may let go of the last answer, and that of this.
     const ConnectionPtr keep = shared_from_this();
@@ -183,30 +198,40 @@ awaitable<void> Connection::read() {
     }
 }
 
-HttpRequest Connection::taken(Parser& parser) {
-    auto& message = parser.get();
+HttpRequest Connection::head_of(const Parser& parser) {
+    const auto& message = parser.get();
     HttpRequest request;
     request.method = message.method_string();
     const std::string_view target = message.target();
     request.path = target.substr(0, target.find('?'));
     request.client = client_;
     for (const auto& field : message) request.fields.emplace_back(field.name_string(), field.value());
-    request.body = std::move(message.body());
     modern_ = message.version() >= 11;
     keep_alive_ = keep_alive_ && message.keep_alive();
     body_wanted_ = request.method != "HEAD";
     return request;
 }
 
-awaitable<std::optional<std::variant<HttpRequest, Refusal>>> Connection::request() {
-    using Outcome = std::optional<std::variant<HttpRequest, Refusal>>;
+bool Connection::count_body(std::size_t bytes) {
+    if (bodies_->bytes - body_bytes_ + bytes > limits_.max_bodies_bytes) return false;
+    bodies_->bytes += bytes - body_bytes_;
+    body_bytes_ = bytes;
+    return true;
+}
+
+void Connection::release_body() {
+    bodies_->bytes -= std::exchange(body_bytes_, 0);
+}
+
+awaitable<std::optional<Connection::Arrival>> Connection::request(HttpHandler& handler) {
+    using Outcome = std::optional<Arrival>;
     Parser parser;
     parser.eager(true);
     parser.header_limit(static_cast<std::uint32_t>(limits_.max_header_bytes));
     parser.body_limit(limits_.max_body_bytes);
     set_limit(limits_.idle_limit);
     bool begun = false;
-    bool continued = false;
+    std::optional<HttpRequest> head;
     while (!parser.is_done()) {
         boost::system::error_code problem;
         if (!begun && !received_.empty()) {
@@ -220,17 +245,30 @@ awaitable<std::optional<std::variant<HttpRequest, Refusal>>> Connection::request
             lift_limit();
             co_return Outcome(refusal_of(problem, limits_));
         }
+        if (parser.is_header_done() && !head) {
+            head = head_of(parser);
+            if (auto answer = handler.answer_head(*head)) {
+                lift_limit();
+                // What comes yet of the body is no request.
+                if (!parser.is_done()) keep_alive_ = false;
+                co_return Outcome(std::move(*answer));
+            }
+            if (!parser.is_done() && beast::iequals(parser.get()[beast::http::field::expect], "100-continue"))
+                queue("HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        if (!count_body(parser.get().body().size())) {
+            lift_limit();
+            co_return Outcome(Refusal{503, "The server holds as many requests as it has room for; try again later."});
+        }
         if (parser.is_done()) break;
-        if (parser.is_header_done() && !std::exchange(continued, true) &&
-            beast::iequals(parser.get()[beast::http::field::expect], "100-continue"))
-            queue("HTTP/1.1 100 Continue\r\n\r\n");
         if (used > 0 && !problem) continue;
         if (finished_ || !open()) co_return std::nullopt;
         co_await change();
         if (!open()) co_return std::nullopt;
     }
     lift_limit();
-    co_return Outcome(taken(parser));
+    head->body = std::move(parser.get().body());
+    co_return Outcome(std::move(*head));
 }
 
 void Connection::begin(const HttpAnswer& answer, bool whole) {
@@ -264,11 +302,15 @@ void Connection::end() {
     tell();
 }
 
-void Connection::refuse(const HttpAnswer& answer) {
+void Connection::answer_at_once(const HttpAnswer& answer) {
     phase_ = Phase::asked;
-    keep_alive_ = false;
     begin(answer, true);
     end();
+}
+
+void Connection::refuse(const HttpAnswer& answer) {
+    keep_alive_ = false;
+    answer_at_once(answer);
 }
 
 void Connection::queue(std::string bytes) {
@@ -313,6 +355,7 @@ awaitable<void> Connection::keep_flushing() {
 awaitable<void> Connection::answered() {
     while (open() && (phase_ != Phase::ended || !unread_.empty())) co_await change();
     phase_ = Phase::idle;
+    release_body();
 }
 
 awaitable<void> Connection::linger() {
@@ -358,6 +401,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
     asio::executor_work_guard<asio::io_context::executor_type> work;
     HttpHandler& handler;
     const HttpLimits limits;
+    const std::shared_ptr<Bodies> bodies = std::make_shared<Bodies>();
     std::set<ConnectionPtr> connections;
     std::function<void(int)> taker;
     std::list<std::shared_ptr<tcp::socket>> unsorted;  // who has said nothing yet, the first to come first
@@ -449,7 +493,8 @@ void HttpServer::State::take(tcp::socket socket) {
     boost::system::error_code gone;  // then reading tells it as well
     const tcp::endpoint peer = socket.remote_endpoint(gone);
     (void)socket.set_option(tcp::no_delay(true), gone);
-    const auto connection = std::make_shared<Connection>(loop, std::move(socket), peer.address().to_string(), limits);
+    const auto connection =
+        std::make_shared<Connection>(loop, std::move(socket), peer.address().to_string(), limits, bodies);
     if (connections.size() >= limits.max_connections) {
         connection->refuse(handler.refuse(
             503, "The server has " + std::to_string(connections.size()) + " connections, as many as it takes."));
@@ -496,14 +541,16 @@ awaitable<void> HttpServer::State::serve(ConnectionPtr connection) {
     const std::shared_ptr<State> keep = shared_from_this();
     if (!connection->keeps()) co_await connection->answered();  // there was no room for it
     while (connection->open() && connection->keeps() && !stopping) {
-        auto request = co_await connection->request();
-        if (!request) break;
-        if (auto* refusal = std::get_if<Refusal>(&*request)) {
+        auto arrival = co_await connection->request(handler);
+        if (!arrival) break;
+        if (stopping) connection->keep_no_longer();
+        if (const auto* refusal = std::get_if<Refusal>(&*arrival)) {
             connection->refuse(handler.refuse(refusal->status, refusal->sentence));
+        } else if (const auto* answer = std::get_if<HttpAnswer>(&*arrival)) {
+            connection->answer_at_once(*answer);
         } else {
             connection->start_answer();
-            if (stopping) connection->keep_no_longer();
-            handler.answer(std::move(std::get<HttpRequest>(*request)),
+            handler.answer(std::move(std::get<HttpRequest>(*arrival)),
                            HttpReply(std::make_shared<HttpReply::Exchange>(connection)));
         }
         co_await connection->answered();

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@ struct HttpLimits {
     std::size_t max_connections = 512;
     std::size_t max_header_bytes = 16 << 10;
     std::size_t max_body_bytes = 8 << 20;
+    std::size_t max_bodies_bytes = 64 << 20;          // of all requests together that have not been answered
     std::chrono::milliseconds idle_limit{75'000};     // for the next request to begin
     std::chrono::milliseconds request_limit{30'000};  // for all of it to arrive
     // What is written for a client that has yet to read more than this drops it; so one write may be of any size.
@@ -79,6 +81,10 @@ private:
 class HttpHandler {
 public:
     virtual ~HttpHandler() = default;
+    // Called when a request's header is there and its body may not be. An answer to that alone is the only one, and
+    // what comes of the body is thrown away: so strangers are refused before they have cost anything.
+    [[nodiscard]] virtual std::optional<HttpAnswer> answer_head(const HttpRequest& head) = 0;
+    // All of a request that answer_head() left open.
     virtual void answer(HttpRequest request, const HttpReply& reply) = 0;
     // What never became a request: 400, 413, 431 or 503. `sentence` says why.
     [[nodiscard]] virtual HttpAnswer refuse(unsigned status, const std::string& sentence) = 0;

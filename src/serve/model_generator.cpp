@@ -118,17 +118,18 @@ private:
 class ModelGenerator::Threads {
 public:
     Threads(std::unique_ptr<infer::Writer> writer, const infer::Config& config, text::Tokenizer tokenizer,
-            std::optional<text::ChatFormat> format, const ModelGeneratorOptions& options)
+            Format format, const ModelGeneratorOptions& options)
         : writer_(std::move(writer)),
           end_tokens_(config.eos_tokens),
           tokenizer_(std::move(tokenizer)),
-          format_(std::move(format)),
+          format_(format ? std::move(*format) : std::nullopt),
           options_(options),
           facts_{.model = options.name,
                  .created = std::time(nullptr),
                  .context = options.context,
                  .vocab = static_cast<std::size_t>(config.vocab),
-                 .chat = format_.has_value()},
+                 .chat = format_.has_value(),
+                 .chat_problem = format ? "" : format.error().message},
           text_thread_([this] { prepare(); }),
           engine_thread_([this] { compute(); }) {}
 
@@ -332,8 +333,7 @@ void ModelGenerator::Threads::ended(const JobPtr& job, const infer::Ended& end) 
 }
 
 Result<std::unique_ptr<ModelGenerator>> ModelGenerator::make(infer::Engine& engine, text::Tokenizer tokenizer,
-                                                             std::optional<text::ChatFormat> format,
-                                                             const ModelGeneratorOptions& options) {
+                                                             Format format, const ModelGeneratorOptions& options) {
     CHAOS_TRY(auto scheduler,
               infer::Scheduler::make(engine, {.sequences = options.parallel, .context = options.context}));
     return make(std::make_unique<infer::Scheduler>(std::move(scheduler)), engine.config(), std::move(tokenizer),
@@ -341,7 +341,7 @@ Result<std::unique_ptr<ModelGenerator>> ModelGenerator::make(infer::Engine& engi
 }
 
 std::unique_ptr<ModelGenerator> ModelGenerator::make(std::unique_ptr<infer::Writer> writer, const infer::Config& config,
-                                                     text::Tokenizer tokenizer, std::optional<text::ChatFormat> format,
+                                                     text::Tokenizer tokenizer, Format format,
                                                      const ModelGeneratorOptions& options) {
     auto threads =
         std::make_unique<Threads>(std::move(writer), config, std::move(tokenizer), std::move(format), options);

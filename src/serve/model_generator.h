@@ -28,13 +28,14 @@ struct ModelGeneratorOptions {
 
 class ModelGenerator : public Generator {
 public:
-    // `engine` must outlive it. Models without a chat format complete texts only.
-    static Result<std::unique_ptr<ModelGenerator>> make(infer::Engine& engine, text::Tokenizer tokenizer,
-                                                        std::optional<text::ChatFormat> format,
+    // Without a format a model completes texts only, and where one cannot be used, facts() say why.
+    using Format = Result<std::optional<text::ChatFormat>>;
+    // `engine` must outlive it.
+    static Result<std::unique_ptr<ModelGenerator>> make(infer::Engine& engine, text::Tokenizer tokenizer, Format format,
                                                         const ModelGeneratorOptions& options);
     // By whoever writes the texts of a model like that; it is called by the engine thread alone.
     static std::unique_ptr<ModelGenerator> make(std::unique_ptr<infer::Writer> writer, const infer::Config& config,
-                                                text::Tokenizer tokenizer, std::optional<text::ChatFormat> format,
+                                                text::Tokenizer tokenizer, Format format,
                                                 const ModelGeneratorOptions& options);
     // Tasks that have not ended are cancelled.
     ~ModelGenerator() override;

@@ -46,6 +46,33 @@ bool is_name_of_this_machine(std::string_view host) {
            name.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
+struct Route {
+    std::string_view path;
+    std::string_view method;
+    bool open = false;         // to all
+    bool needs_model = false;  // which is loaded
+};
+constexpr std::array<Route, 7> routes{{{"/", "GET", true, false},
+                                       {"/livez", "GET", true, false},
+                                       {"/readyz", "GET", true, false},
+                                       {"/metrics", "GET", false, false},
+                                       {"/v1/models", "GET", false, true},
+                                       {"/v1/chat/completions", "POST", false, true},
+                                       {"/v1/completions", "POST", false, true}}};
+constexpr std::string_view models = "/v1/models/";
+
+bool asks_for_one_model(const std::string& path) {
+    return path.starts_with(models) && path.size() > models.size();
+}
+
+// None where there is nothing.
+const Route* route_of(const std::string& path) {
+    const std::string_view wanted = asks_for_one_model(path) ? "/v1/models" : std::string_view(path);
+    const auto* const found =
+        std::find_if(routes.begin(), routes.end(), [wanted](const Route& one) { return one.path == wanted; });
+    return found == routes.end() ? nullptr : found;
+}
+
 // Two keys are compared in a time that does not depend on where they differ.
 bool same_key(std::string_view a, std::string_view b) {
     return sha256(a) == sha256(b);
@@ -67,6 +94,8 @@ public:
     explicit Routes(const ServiceOptions& options) : options_(options) {}
 
     Result<void> listen(const net::Address& address);
+    // Everything but a text that is to be written, and that where it is refused.
+    [[nodiscard]] std::optional<HttpAnswer> answer_head(const HttpRequest& head) override;
     void answer(HttpRequest request, const HttpReply& reply) override;
     [[nodiscard]] HttpAnswer refuse(unsigned status, const std::string& sentence) override;
     void cancel_all();
@@ -91,8 +120,10 @@ private:
     using TalkId = std::uint64_t;
 
     [[nodiscard]] std::optional<ApiError> forbidden(const HttpRequest& request) const;
+    [[nodiscard]] HttpAnswer counted(const std::string& route, HttpAnswer answer);
     void send(const std::string& route, const HttpReply& reply, const HttpAnswer& answer);
-    void send_ready(const HttpReply& reply);
+    [[nodiscard]] std::optional<HttpAnswer> refusal(const Route& route, const HttpRequest& head) const;
+    [[nodiscard]] std::optional<HttpAnswer> look(const Route& route, const HttpRequest& head) const;
     void generate(Form form, const HttpRequest& request, const HttpReply& reply);
     void on_event(TalkId id, Event event);
     void on(Talk& talk, const Begun& begun);
@@ -154,90 +185,83 @@ std::optional<ApiError> Service::Routes::forbidden(const HttpRequest& request) c
     return ApiError{.status = 401, .message = "Incorrect API key provided.", .param = "", .code = "invalid_api_key"};
 }
 
-void Service::Routes::send(const std::string& route, const HttpReply& reply, const HttpAnswer& answer) {
+HttpAnswer Service::Routes::counted(const std::string& route, HttpAnswer answer) {
     ++metrics_.requests[{route, answer.status}];
-    reply.answer(answer);
+    return answer;
 }
 
-void Service::Routes::send_ready(const HttpReply& reply) {
-    const bool ready = generator_ != nullptr;
-    const char* state = ready ? "ready\n" : "the model is being loaded\n";
-    send("/readyz", reply, {.status = ready ? 200U : 503U, .content_type = "text/plain", .body = state, .fields = {}});
+void Service::Routes::send(const std::string& route, const HttpReply& reply, const HttpAnswer& answer) {
+    reply.answer(counted(route, answer));
+}
+
+std::optional<HttpAnswer> Service::Routes::refusal(const Route& route, const HttpRequest& head) const {
+    if (head.method != route.method && !(head.method == "HEAD" && route.method == "GET")) {
+        HttpAnswer wrong =
+            error_answer({.status = 405,
+                          .message = head.path + " takes " + std::string(route.method) + ", not " + head.method + ".",
+                          .param = "",
+                          .code = "method_not_allowed"});
+        wrong.fields.emplace_back("Allow", route.method);
+        return wrong;
+    }
+    if (!route.open) {
+        if (const auto error = forbidden(head)) return error_answer(*error);
+    }
+    if (!route.needs_model || generator_ != nullptr) return {};
+    HttpAnswer later = error_answer(server_error(503, "The model is being loaded; try again soon."));
+    later.fields.emplace_back("Retry-After", "2");
+    return later;
+}
+
+// What is there to be looked at; none where a text is to be written.
+std::optional<HttpAnswer> Service::Routes::look(const Route& route, const HttpRequest& head) const {
+    if (route.path == "/")
+        return HttpAnswer{.status = 200,
+                          .content_type = "text/html; charset=utf-8",
+                          .body = std::string(chat_page),
+                          .fields = {{"Content-Security-Policy",
+                                      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+                                      "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                                      "frame-ancestors 'none'"},
+                                     {"X-Content-Type-Options", "nosniff"},
+                                     {"Referrer-Policy", "no-referrer"}}};
+    if (route.path == "/livez")
+        return HttpAnswer{.status = 200, .content_type = "text/plain", .body = "alive\n", .fields = {}};
+    if (route.path == "/readyz") {
+        const bool ready = generator_ != nullptr;
+        const char* state = ready ? "ready\n" : "the model is being loaded\n";
+        return HttpAnswer{.status = ready ? 200U : 503U, .content_type = "text/plain", .body = state, .fields = {}};
+    }
+    if (route.path == "/metrics") {
+        const Load load = generator_ != nullptr ? generator_->load() : Load{};
+        return HttpAnswer{.status = 200,
+                          .content_type = "text/plain; version=0.0.4",
+                          .body = metrics_text(metrics_, generator_ != nullptr ? &load : nullptr),
+                          .fields = {}};
+    }
+    if (route.path != "/v1/models") return {};
+    const Facts& facts = generator_->facts();
+    if (!asks_for_one_model(head.path)) return HttpAnswer{.body = models_body(facts), .fields = {}};
+    const std::string wanted = head.path.substr(models.size());
+    if (wanted == facts.model) return HttpAnswer{.body = model_body(facts), .fields = {}};
+    return error_answer(no_such_model(wanted, facts));
+}
+
+std::optional<HttpAnswer> Service::Routes::answer_head(const HttpRequest& head) {
+    const Route* route = route_of(head.path);
+    if (route == nullptr)
+        return counted(
+            "unknown",
+            error_answer(
+                {.status = 404, .message = "There is no " + head.path + " here.", .param = "", .code = "unknown_url"}));
+    std::optional<HttpAnswer> answer = refusal(*route, head);
+    if (!answer) answer = look(*route, head);
+    if (!answer) return {};
+    return counted(std::string(route->path), std::move(*answer));
 }
 
 void Service::Routes::answer(HttpRequest request, const HttpReply& reply) {
-    struct Route {
-        std::string_view path;
-        std::string_view method;
-        bool open;  // to all
-    };
-    static constexpr std::array<Route, 7> routes{{{"/", "GET", true},
-                                                  {"/livez", "GET", true},
-                                                  {"/readyz", "GET", true},
-                                                  {"/metrics", "GET", false},
-                                                  {"/v1/models", "GET", false},
-                                                  {"/v1/chat/completions", "POST", false},
-                                                  {"/v1/completions", "POST", false}}};
-    constexpr std::string_view models = "/v1/models/";
-    const bool one_model = request.path.starts_with(models) && request.path.size() > models.size();
-    const std::string path = one_model ? "/v1/models" : request.path;
-    const auto route =
-        std::find_if(routes.begin(), routes.end(), [&path](const Route& one) { return one.path == path; });
-    if (route == routes.end())
-        return send("unknown", reply,
-                    error_answer({.status = 404,
-                                  .message = "There is no " + request.path + " here.",
-                                  .param = "",
-                                  .code = "unknown_url"}));
-    const std::string name(route->path);
-    if (request.method != route->method && !(request.method == "HEAD" && route->method == "GET")) {
-        HttpAnswer wrong = error_answer(
-            {.status = 405,
-             .message = request.path + " takes " + std::string(route->method) + ", not " + request.method + ".",
-             .param = "",
-             .code = "method_not_allowed"});
-        wrong.fields.emplace_back("Allow", route->method);
-        return send(name, reply, wrong);
-    }
-    if (!route->open) {
-        if (const auto error = forbidden(request)) return send(name, reply, error_answer(*error));
-    }
-
-    if (name == "/")
-        return send(name, reply,
-                    {.status = 200,
-                     .content_type = "text/html; charset=utf-8",
-                     .body = std::string(chat_page),
-                     .fields = {{"Content-Security-Policy",
-                                 "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-                                 "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-                                 "frame-ancestors 'none'"},
-                                {"X-Content-Type-Options", "nosniff"},
-                                {"Referrer-Policy", "no-referrer"}}});
-    if (name == "/livez")
-        return send(name, reply, {.status = 200, .content_type = "text/plain", .body = "alive\n", .fields = {}});
-    if (name == "/readyz") return send_ready(reply);
-    if (name == "/metrics") {
-        const Load load = generator_ != nullptr ? generator_->load() : Load{};
-        return send(name, reply,
-                    {.status = 200,
-                     .content_type = "text/plain; version=0.0.4",
-                     .body = metrics_text(metrics_, generator_ != nullptr ? &load : nullptr),
-                     .fields = {}});
-    }
-    if (generator_ == nullptr) {
-        HttpAnswer later = error_answer(server_error(503, "The model is being loaded; try again soon."));
-        later.fields.emplace_back("Retry-After", "2");
-        return send(name, reply, later);
-    }
-    if (name == "/v1/models") {
-        if (!one_model) return send(name, reply, {.body = models_body(generator_->facts()), .fields = {}});
-        const std::string wanted = request.path.substr(models.size());
-        if (wanted == generator_->facts().model)
-            return send(name, reply, {.body = model_body(generator_->facts()), .fields = {}});
-        return send(name, reply, error_answer(no_such_model(wanted, generator_->facts())));
-    }
-    generate(name == "/v1/chat/completions" ? Form::chat : Form::text, request, reply);
+    generate(request.path == "/v1/chat/completions" ? Form::chat : Form::text, request, reply);
 }
 
 void Service::Routes::generate(Form form, const HttpRequest& request, const HttpReply& reply) {

@@ -47,7 +47,7 @@ void World::check_single(Host host) {
         2 * (cluster::eccentricity(*view, nodes_[host]->self()) + setup_.paths.delay_max + setup_.paths.jitter);
     // The clocks of two nodes differ, and heartbeats come in their own rhythm.
     Time bound = options.detect + 2 * options.heartbeat + 2 * round_trip + 2 * slowest_step_ + 100 * millisecond;
-    if (view->fork) bound += options.fork_after + options.resend + 2 * options.heartbeat;
+    if (view->is_fork()) bound += options.fork_after + options.resend + 2 * options.heartbeat;
     if (now_ - struck_at_ > bound)
         invariants_.fail(host, "I3: goes on " + std::to_string((now_ - struck_at_) / millisecond) +
                                    " ms after the failure, but " + std::to_string(bound / millisecond) +

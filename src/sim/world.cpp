@@ -173,14 +173,14 @@ void World::end(Host host, bool silently) {
 void World::adopted(Host host, const ViewPtr& view) {
     if (invariants_.adopted(host, view)) {
         ++statistics_.views;
-        if (view->fork) check_fork(host, *view);
+        if (view->is_fork()) check_fork(host, *view);
         check_trust(host, *view);
     }
     if (tracing())
         trace(host, "adopts view " + std::to_string(view->epoch) + " " + cluster::brief(view->name) +
-                        (view->fork ? " (a fork)" : "") + ": " + std::to_string(view->active_count()) + " active of " +
-                        std::to_string(view->members.size()) + ", " + std::to_string(view->links.size()) +
-                        " links, from step " + std::to_string(view->first_step));
+                        (view->is_fork() ? " (a fork)" : "") + ": " + std::to_string(view->active_count()) +
+                        " active of " + std::to_string(view->members.size()) + ", " +
+                        std::to_string(view->links.size()) + " links, from step " + std::to_string(view->first_step));
 }
 
 // Nobody is in without its institution's word, and nobody is out by an institution's word that was not given.

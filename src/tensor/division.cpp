@@ -20,8 +20,6 @@ constexpr std::uint64_t most_bytes_per_s = 1'000'000'000'000;
 // Where nobody has measured a disk.
 constexpr std::uint64_t likely_disk_bytes_per_s = 500'000'000;
 constexpr std::uint64_t max_sequences = 1024;
-// At once: more are hardly faster, and take memory for what they add up.
-constexpr std::size_t enough_tokens = 64;
 
 const wire::Able::Link* link_of(const Fact& from, NodeId to) {
     const auto& links = from.able.links();
@@ -124,7 +122,7 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
     // All compute the same: fewer tokens at once where somebody has little memory.
     const bool little = std::ranges::any_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; });
     const std::size_t least = infer::Scheduler::min_batch(division.sequences());
-    division.set_batch(little ? least : std::max(least, enough_tokens));
+    division.set_batch(little ? least : std::max(least, batch_tokens));
     division.set_halves(!little);
 
     plan::TensorRequest request = request_for(config, tensors, facts, division);

@@ -11,6 +11,7 @@
 
 #include "proto/session.pb.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -19,6 +20,9 @@
 namespace chaos::tensor {
 
 using cluster::NodeId;
+
+// Computed at once: more are hardly faster, and take memory for what they add up.
+inline constexpr std::size_t batch_tokens = 64;
 
 struct Fact {
     NodeId node;

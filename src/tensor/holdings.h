@@ -47,8 +47,8 @@ public:
     Holdings(const Holdings&) = delete;
     Holdings& operator=(const Holdings&) = delete;
 
-    // Gets what a slice needs; `done` is called once all of it is here, at once where it is, and never where something
-    // else is wanted by then.
+    // Gets what a slice needs; `done` is called once all of it is here: within want() where this node has the files,
+    // else later, and never where something else is wanted by then.
     void want(const infer::Slice& slice, Done done);
     // Gets all of the model as long as nothing else is wanted, so that whoever has the files may go. Not where the disk
     // has little room for it.

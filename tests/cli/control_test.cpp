@@ -34,6 +34,17 @@ protected:
             reply.send({{"text", "leaving after step 7"}});
             node.replies().push_back(reply);
         });
+        node.on("recover", [this](const json& request, const node::Reply& reply) {
+            reply.send({{"text", "not here: 93aa0177"}});
+            if (!request.at("force").get<bool>()) return reply.answer({{"text", "nothing was changed"}});
+            node.replies().push_back(reply);
+        });
+        node.on("institution", [](const json& request, const node::Reply& reply) {
+            const std::string change = request.at("change");
+            if (change == "remove") return reply.refuse("it is the only institution of this cluster");
+            reply.answer(
+                {{"text", change + " " + request.at(change == "admit" ? "root" : "revocation").get<std::string>()}});
+        });
         node.on("link", [](const json& request, const node::Reply& reply) {
             if (request.at("b") == "ff") return reply.refuse("no node's id begins with ff");
             reply.answer(
@@ -88,6 +99,22 @@ TEST_F(ControlCommands, LeavingTakesUntilTheNodeHasLeft) {
     node.in_loop([this] { node.replies().front().answer({{"text", "left"}}); });
     EXPECT_EQ(leaving.wait(), 0);
     EXPECT_EQ(leaving.out, "leaving after step 7\nleft\n");
+}
+
+TEST_F(ControlCommands, RecoveringExplainsUnlessItIsForced) {
+    EXPECT_EQ(run({"recover"}).out, "not here: 93aa0177\nnothing was changed\n");
+    Process forced({"recover", "--force", "--dir", "run"}, folder.path());
+    ASSERT_TRUE(forced.wait_for_output("not here: 93aa0177\n"));
+    node.in_loop([this] { node.replies().front().answer({{"text", "recovered"}}); });
+    EXPECT_EQ(forced.wait(), 0);
+    EXPECT_EQ(forced.out, "not here: 93aa0177\nrecovered\n");
+}
+
+TEST_F(ControlCommands, InstitutionsChange) {
+    EXPECT_EQ(run({"institution", "admit", "00ff"}).out, "admit 00ff\n");
+    EXPECT_EQ(run({"institution", "remove", "00ff", "--dir", "run"}).err,
+              "chaos: it is the only institution of this cluster\n");
+    EXPECT_EQ(run({"institution", "revoke", "chaos-revoke-00"}).out, "revoke chaos-revoke-00\n");
 }
 
 TEST_F(ControlCommands, LinksChange) {

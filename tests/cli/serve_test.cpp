@@ -59,6 +59,39 @@ protected:
     std::uint16_t port_ = 0;
 };
 
+TEST_F(Serve, SaysThatItLoadsBeforeItSaysThatItAnswers) {
+    EXPECT_TRUE(process_->out.starts_with("loading llama3-shakespeare\nllama3-shakespeare answers at "))
+        << process_->out;
+}
+
+TEST(ServeTexts, AModelWhoseTemplateCannotBeUsedCompletesThem) {
+    CHAOS_NEED_SHARED("models");
+    const TemporaryFolder folder;
+    for (const auto& file : std::filesystem::directory_iterator(shared("models/llama3-shakespeare")))
+        if (file.path().filename() != "chat_template.jinja")
+            std::filesystem::create_symlink(file.path(), folder / file.path().filename().string());
+    folder.write("chat_template.jinja", "{% include 'another' %}");
+    Process process({"serve", ".", "--listen", "127.0.0.1:0"}, folder.path());
+    ASSERT_TRUE(process.wait_for_output("/v1")) << process.err;
+    const auto port =
+        static_cast<std::uint16_t>(std::stoi(process.out.substr(process.out.find("http://127.0.0.1:") + 17)));
+    Client client(port);
+    client.post("/v1/completions", R"({"prompt": "Once", "max_tokens": 2})");
+    EXPECT_EQ(client.read_answer().status, 200);
+    client.post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})");
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(json::parse(answer.body)["error"]["message"].get<std::string>(), HasSubstr("include"));
+    process.signal(SIGTERM);
+    EXPECT_EQ(process.wait(), 0);
+    EXPECT_THAT(process.err, HasSubstr("cannot chat: "));
+    EXPECT_THAT(process.err, HasSubstr("include"));
+    // Nor is there anything else to do in a terminal.
+    const Outcome outcome = run_chaos({"chat", "."}, folder.path());
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("include"));
+}
+
 TEST_F(Serve, OutlivesThoseWhoHangUp) {
     for (int i = 0; i < 200; ++i) Client client(port_);
     for (const char* stream : {"true", "false"}) {

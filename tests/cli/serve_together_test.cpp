@@ -43,6 +43,15 @@ protected:
     static std::vector<std::string> joining(const Node& node) {
         return {"--join", "127.0.0.1:" + std::to_string(node.port)};
     }
+    // Where one of the other processes of --local answers, when it does.
+    static std::uint16_t port_of_local(const Node& node, std::size_t number) {
+        const std::string before = "/local-" + std::to_string(number) + "; others join with --join 127.0.0.1:";
+        EXPECT_TRUE(node.process->wait_for_output(before)) << node.process->err;
+        const std::size_t at = node.process->out.find(before) + before.size();
+        const int port = std::stoi(node.process->out.substr(at));
+        EXPECT_TRUE(node.process->wait_for_output("http://127.0.0.1:" + std::to_string(port) + "/v1"));
+        return static_cast<std::uint16_t>(port);
+    }
     // Until it computes with so many others.
     static ::testing::AssertionResult computes_with(const Node& node, std::size_t others) {
         if (node.process->wait_for_output("computes with " + std::to_string(others) + " other"))
@@ -209,11 +218,32 @@ TEST_F(ServeTogether, ANodeTellsItsStatus) {
 }
 
 TEST_F(ServeTogether, SeveralProcessesOfOneMachineAreOneCommand) {
+    std::string alone;
+    {
+        const Node node = start("alone", {});
+        alone = text_of(node.port, 60);
+    }
     const Node node = start("a", {"--local", "3"});
     ASSERT_TRUE(computes_with(node, 2));
-    EXPECT_FALSE(text_of(node.port, 20).empty());
+    for (const std::uint16_t port : {node.port, port_of_local(node, 1), port_of_local(node, 2)})
+        EXPECT_EQ(text_of(port, 60), alone);
     node.process->signal(SIGTERM);
     EXPECT_EQ(node.process->wait(), 0) << node.process->err;
+}
+
+TEST_F(ServeTogether, AllProcessesOfOneMachineNeedTheKey) {
+    const Node node = start("a", {"--local", "2", "--api-key", "sesame"});
+    ASSERT_TRUE(computes_with(node, 1));
+    for (const std::uint16_t port : {node.port, port_of_local(node, 1)}) {
+        const auto status = [port](const std::string& fields) {
+            Client client(port);
+            client.get("/v1/models", fields);
+            return client.read_answer().status;
+        };
+        EXPECT_EQ(status(""), 401);
+        EXPECT_EQ(status("Authorization: Bearer a/local-1\r\n"), 401);
+        EXPECT_EQ(status("Authorization: Bearer sesame\r\n"), 200);
+    }
 }
 
 }  // namespace

@@ -35,8 +35,11 @@ protected:
     [[nodiscard]] std::unique_ptr<Process> start(const std::vector<std::string>& arguments) const {
         return std::make_unique<Process>(arguments, folder.path(), at_home());
     }
-    [[nodiscard]] std::unique_ptr<Process> found(std::string& address) const {
-        auto node = start({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    [[nodiscard]] std::unique_ptr<Process> found(std::string& address,
+                                                 const std::vector<std::string>& more = {}) const {
+        std::vector<std::string> arguments{"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        auto node = start(arguments);
         EXPECT_TRUE(node->wait_for_output("join with")) << node->err;
         const std::size_t at = node->out.find("listens at ") + std::string("listens at ").size();
         address = node->out.substr(at, node->out.find('\n', at) - at);
@@ -112,6 +115,109 @@ TEST_F(Up, WhenAllWereDownTrainingGoesOn) {
     EXPECT_GE(status("b")["step"], saved);
     const Outcome checked = run({"journal", "check", "a", "b"});
     EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+}
+
+TEST_F(Up, AStrictClusterWhoseMajorityIsLostIsRecoveredByAPerson) {
+    std::string address;
+    const auto a = found(address, {"--strict"});
+    const auto b = join(address, "b");
+    const auto c = join(address, "c");
+    const Outcome needless = run({"recover", "--force", "--dir", "c"});
+    EXPECT_EQ(needless.code, 2);
+    EXPECT_THAT(needless.err, HasSubstr("there is nothing to recover"));
+    for (Process* lost : {a.get(), b.get()}) lost->signal(SIGKILL);
+    a->wait();
+    b->wait();
+    std::string why;
+    while (why.find("chaos recover --dir c") == std::string::npos) why = run({"why", "--dir", "c"}).out;
+    EXPECT_THAT(why, HasSubstr("only 1 of 3 active members are here"));
+    const Outcome told = run({"recover", "--dir", "c"});
+    EXPECT_EQ(told.code, 0) << told.err;
+    EXPECT_THAT(told.out, HasSubstr("nothing was changed"));
+    const std::uint64_t step = status("c")["step"];
+    const Outcome forced = run({"recover", "--force", "--dir", "c"});
+    EXPECT_EQ(forced.code, 0) << forced.err;
+    EXPECT_THAT(forced.out, HasSubstr("goes on with 1 active member from step"));
+    while (status("c")["step"] <= step) {
+    }
+    // One that was thought to be lost comes back, to where the others went.
+    const auto again = start({"join", status("c")["listen"], "--dir", "b"});
+    ASSERT_TRUE(again->wait_for_output("trains with the others")) << again->out << again->err;
+    const Outcome checked = run({"journal", "check", "a", "b", "c"});
+    EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+    EXPECT_THAT(checked.out, HasSubstr("1 fork"));
+}
+
+TEST_F(Up, AStrictClusterOfWhichTooFewComeBackIsFoundedAgainByAPerson) {
+    std::string address;
+    {
+        const auto a = found(address, {"--strict"});
+        const auto b = join(address, "b");
+        const auto c = join(address, "c");
+        ASSERT_TRUE(a->wait_for_output("saved ")) << a->err;  // the one that stands longest does
+        for (Process* lost : {a.get(), b.get(), c.get()}) lost->signal(SIGKILL);
+        for (Process* lost : {a.get(), b.get(), c.get()}) lost->wait();
+    }
+    const auto a = start({"up", "run.toml", "--dir", "a", "--listen", address});
+    ASSERT_TRUE(a->wait_for_output("listens at")) << a->err;
+    EXPECT_THAT(run({"why", "--dir", "a"}).out, HasSubstr("chaos recover --dir a"));
+    EXPECT_THAT(run({"recover", "--dir", "a"}).out, HasSubstr("found the cluster again"));
+    const Outcome forced = run({"recover", "--force", "--dir", "a"});
+    EXPECT_EQ(forced.code, 0) << forced.err;
+    EXPECT_THAT(forced.out, HasSubstr("goes on with 1 active member from step"));
+    const std::uint64_t step = status("a")["step"];
+    EXPECT_GT(step, 0U);
+    while (status("a")["step"] <= step) {
+    }
+}
+
+TEST_F(Up, InstitutionsComeAndGoWhileTheClusterRuns) {
+    const auto last_word = [](const std::string& text) {
+        const std::size_t end = text.find_last_not_of('\n');
+        const std::size_t begin = text.find_last_of(" \n", end);
+        return text.substr(begin + 1, end - begin);
+    };
+    std::string address;
+    const auto a = found(address);
+    const std::string own = status("a")["institutions"][0]["root"];
+    const std::string lab = last_word(run({"institution", "new", "lab"}).out);
+    const Outcome only = run({"institution", "remove", own, "--dir", "a"});
+    EXPECT_EQ(only.code, 2);
+    EXPECT_THAT(only.err, HasSubstr("the only institution"));
+    EXPECT_THAT(run({"institution", "admit", "nonsense", "--dir", "a"}).err, HasSubstr("64 hexadecimal"));
+    const Outcome admitted = run({"institution", "admit", lab, "--dir", "a"});
+    EXPECT_EQ(admitted.code, 0) << admitted.err;
+    EXPECT_THAT(admitted.out, HasSubstr("is in"));
+    EXPECT_THAT(run({"institution", "admit", lab, "--dir", "a"}).err, HasSubstr("is so already"));
+    const auto by_lab = [&](const std::string& dir) {
+        auto node = start({"join", address, "--dir", dir, "--institution", "lab"});
+        EXPECT_TRUE(node->wait_for_output("trains with the others")) << node->out << node->err;
+        return node;
+    };
+    const auto b = by_lab("b");
+    const auto c = by_lab("c");
+    EXPECT_EQ(status("a")["institutions"].size(), 2U);
+
+    // A third one needs the word of both.
+    const std::string third = last_word(run({"institution", "new", "third"}).out);
+    Process asking({"institution", "admit", third, "--dir", "a"}, folder.path(), at_home());
+    ASSERT_TRUE(asking.wait_for_output("2 of 2 have to ask for it"));
+    const Outcome agreed = run({"institution", "admit", third, "--dir", "b"});
+    EXPECT_EQ(agreed.code, 0) << agreed.err;
+    EXPECT_EQ(asking.wait(), 0) << asking.err;
+    EXPECT_THAT(asking.out, HasSubstr("is in"));
+
+    // A revocation takes one node out, the removal of its institution the others.
+    const std::string key = last_word(run({"key", "show", "--dir", "b"}).out);
+    const Outcome revoked = run({"institution", "revoke", key, "--dir", "c"});
+    EXPECT_EQ(revoked.code, 0) << revoked.err;
+    EXPECT_THAT(revoked.out, HasSubstr("revoked, for good"));
+    EXPECT_EQ(b->wait(), 2);
+    EXPECT_THAT(b->err, HasSubstr("out for good"));
+    const Outcome removed = run({"institution", "remove", lab, "--dir", "c"});  // each may take itself out
+    EXPECT_EQ(removed.code, 0) << removed.err;
+    ASSERT_TRUE(c->wait_for_output("its institution was removed")) << c->err;
+    EXPECT_EQ(status("a")["members"].size(), 1U);
 }
 
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {

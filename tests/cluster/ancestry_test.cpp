@@ -9,7 +9,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Optional;
 
-View view(std::uint8_t name, std::uint8_t parent, bool fork = false, bool founded = false) {
+View view(std::uint8_t name, std::uint8_t parent, Fork fork = Fork::none, bool founded = false) {
     View made;
     made.name[0] = name;
     made.parent[0] = parent;
@@ -23,7 +23,7 @@ TEST(Ancestry, AQuorumDecidesOneChild) {
     Ancestry ancestry(false);
     EXPECT_FALSE(ancestry.adopted(view(1, 0)));
     EXPECT_FALSE(ancestry.adopted(view(2, 1)));
-    EXPECT_FALSE(ancestry.adopted(view(3, 1, true)));
+    EXPECT_FALSE(ancestry.adopted(view(3, 1, Fork::waited)));
     EXPECT_FALSE(ancestry.adopted(view(4, 3)));
     EXPECT_TRUE(ancestry.on_fork(view(4, 3).name));
     EXPECT_FALSE(ancestry.on_fork(view(2, 1).name));
@@ -34,7 +34,20 @@ TEST(Ancestry, AQuorumDecidesOneChild) {
 TEST(Ancestry, StrictForbidsForks) {
     Ancestry ancestry(true);
     EXPECT_FALSE(ancestry.adopted(view(1, 0)));
-    EXPECT_THAT(ancestry.adopted(view(2, 1, true)), Optional(HasSubstr("the policy is strict")));
+    EXPECT_THAT(ancestry.adopted(view(2, 1, Fork::waited)), Optional(HasSubstr("the policy is strict")));
+}
+
+TEST(Ancestry, AForkThatAPersonForcedIsALineOfItsOwn) {
+    Ancestry ancestry(true);
+    for (const View& next : {view(1, 0), view(2, 1), view(3, 1, Fork::forced), view(4, 3)})
+        EXPECT_FALSE(ancestry.adopted(next));
+    EXPECT_FALSE(ancestry.committed(view(2, 1).name, 7));
+    EXPECT_FALSE(ancestry.committed(view(4, 3).name, 7));
+    // Within each line, nothing is forgiven.
+    EXPECT_TRUE(ancestry.adopted(view(5, 3)));
+    EXPECT_FALSE(ancestry.committed(view(3, 1).name, 6));
+    EXPECT_TRUE(ancestry.on_fork(view(4, 3).name));
+    EXPECT_THAT(ancestry.committed(view(5, 3).name, 7), Optional(HasSubstr("which both follow view 3")));
 }
 
 TEST(Ancestry, AStableStepIsFoundOutInAnyOrder) {
@@ -62,7 +75,7 @@ TEST(Ancestry, WhatWasSaidToBeStableCounts) {
 TEST(Ancestry, AFoundingCountsFromItsCheckpoint) {
     Ancestry ancestry(false);
     EXPECT_FALSE(ancestry.adopted(view(1, 0)));
-    EXPECT_FALSE(ancestry.adopted(view(2, 1, false, true)));
+    EXPECT_FALSE(ancestry.adopted(view(2, 1, Fork::none, true)));
     EXPECT_FALSE(ancestry.adopted(view(3, 2)));
     EXPECT_FALSE(ancestry.committed(view(1, 0).name, 9));
     EXPECT_FALSE(ancestry.committed(view(3, 2).name, 2));

@@ -43,7 +43,7 @@ std::vector<NodeId> removed_by(const Delta& delta) {
 
 TEST(Settlement, KeepsTheResultThatOneMemberHas) {
     const View view = chain(3);
-    const Result<Delta> delta = compose_settlement(view, Village::node(0), reports_of(view, {7, 7, 8}), {}, false);
+    const Result<Delta> delta = compose_settlement(view, Village::node(0), reports_of(view, {7, 7, 8}), {}, Fork::none);
     ASSERT_TRUE(delta) << delta.error().message;
     EXPECT_EQ(delta->settlement->applied, 8U);
     EXPECT_EQ(delta->settlement->holders, std::vector{Village::node(2)});
@@ -53,7 +53,7 @@ TEST(Settlement, KeepsTheResultThatOneMemberHas) {
 TEST(Settlement, LosesAResultWhoseHolderHangsOnOneWhoOnlySyncsAgain) {
     View view = chain(3);
     view.members[1].first_step = 9;  // was to begin later: it syncs again, and relays nothing
-    const Result<Delta> delta = compose_settlement(view, Village::node(0), reports_of(view, {7, 7, 8}), {}, false);
+    const Result<Delta> delta = compose_settlement(view, Village::node(0), reports_of(view, {7, 7, 8}), {}, Fork::none);
     ASSERT_TRUE(delta) << delta.error().message;
     EXPECT_EQ(delta->settlement->applied, 7U);
     EXPECT_EQ(removed_by(*delta), std::vector{Village::node(2)});
@@ -63,7 +63,7 @@ TEST(Settlement, LeavesOutThoseBehindDeadLinks) {
     const View view = chain(5);
     const std::vector<LinkId> down{link_between(Village::node(1), Village::node(2))};
     const Result<Delta> delta =
-        compose_settlement(view, Village::node(0), reports_of(view, {7, 7, 7, 7, 7}), down, false);
+        compose_settlement(view, Village::node(0), reports_of(view, {7, 7, 7, 7, 7}), down, Fork::none);
     ASSERT_TRUE(delta) << delta.error().message;
     // The larger part goes on, without the proposer.
     EXPECT_EQ(removed_by(*delta), (std::vector{Village::node(0), Village::node(1)}));

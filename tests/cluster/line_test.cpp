@@ -13,7 +13,7 @@ ViewPtr view(const std::string& name, const std::string& parent, std::uint64_t e
     made->founder = sha256("founder");
     made->epoch = epoch;
     made->first_step = first_step;
-    made->fork = fork;
+    made->fork = fork ? Fork::waited : Fork::none;
     return made;
 }
 

@@ -101,6 +101,32 @@ TEST(Member, ARestartedNodeJoinsAnewWithOrWithoutItsDisk) {
     }
 }
 
+TEST(Member, WhoeverComesBackIsDialledWhereItIsNow) {
+    const auto address_of = [](Village& village, unsigned number) {
+        return village.member(number == 0 ? 1 : 0).view()->find(Village::node(number))->address;
+    };
+    Village village;
+    for (unsigned i = 0; i < 3; ++i) village.give(i, certificate(Village::institution(), Village::node(i)));
+    for (unsigned i = 0; i < 3; ++i) village.house(i).address = "old:" + std::to_string(i);
+    populate(village, 3);
+    EXPECT_EQ(address_of(village, 1), "old:1");
+    // Alone, while the others went on.
+    village.crash(1);
+    village.house(1).address = "new:1";
+    village.restart(1, true);
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+    EXPECT_EQ(address_of(village, 1), "new:1");
+    // And where all were down: the others know only what the last view said.
+    for (unsigned i = 0; i < 3; ++i) village.crash(i);
+    village.house(2).address = "new:2";
+    for (unsigned i = 0; i < 3; ++i) village.restart(i, true);
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+    EXPECT_TRUE(village.member(0).view()->find(Village::node(2))->id.incarnation > 1000);
+    EXPECT_EQ(address_of(village, 0), "old:0");
+    EXPECT_EQ(address_of(village, 1), "new:1");
+    EXPECT_EQ(address_of(village, 2), "new:2");
+}
+
 TEST(Member, StrictMinorityWaitsAndAMajorityOfRestartedSeatsHelpsIt) {
     Village village;
     village.strict = true;
@@ -127,6 +153,153 @@ TEST(Member, EverybodyDownAndFoundedAgain) {
         for (unsigned i = 0; i < 4; ++i) village.restart(i, true);
         EXPECT_TRUE(trains(village, {0, 1, 2, 3})) << strict;
     }
+}
+
+bool noted(Village& village, unsigned number, const std::string& words) {
+    return std::ranges::any_of(village.house(number).notes,
+                               [&](const std::string& text) { return text.find(words) != std::string::npos; });
+}
+
+TEST(Member, AStrictMinorityGoesOnWhenAPersonSaysSo) {
+    // Whoever of them is told: the one that stands longest, or another.
+    for (const unsigned told : {0U, 1U}) {
+        Village village;
+        village.strict = true;
+        populate(village, 5);
+        for (const unsigned lost : {2U, 3U, 4U}) village.crash(lost);
+        village.pass(30 * second);
+        const std::uint64_t stuck_at = village.member(told).applied();
+        const Result<Recovery> recovery = village.member(told).recovery();
+        ASSERT_TRUE(recovery) << recovery.error().message;
+        EXPECT_EQ(recovery->here, (std::vector{Village::node(0), Village::node(1)}));
+        EXPECT_EQ(recovery->lost.size(), 3U);
+        EXPECT_FALSE(recovery->founds);
+        EXPECT_EQ(recovery->applied, stuck_at);
+        EXPECT_NE(village.member(told).why().find("only 2 of 5 active members"), std::string::npos);
+        village.tell(told, RecoverCommand{});
+        EXPECT_TRUE(trains(village, {0, 1})) << village.story();
+        EXPECT_EQ(village.member(1 - told).view()->strict, true);
+        EXPECT_GE(village.member(told).applied(), stuck_at);
+        // Those who were lost join what goes on; what they know of is no quorum any more.
+        village.restart(2, true);
+        village.restart(3, true);
+        EXPECT_TRUE(trains(village, {0, 1, 2, 3})) << village.story();
+    }
+}
+
+TEST(Member, AForcedForkGivesWayToTheQuorumThatWasThereAllTheSame) {
+    Village village;
+    village.strict = true;
+    populate(village, 5);
+    for (const unsigned x : {0U, 1U})
+        for (const unsigned y : {2U, 3U, 4U}) village.cuts.insert(link_between(Village::node(x), Village::node(y)));
+    EXPECT_TRUE(trains(village, {2, 3, 4}));
+    village.tell(1, RecoverCommand{});
+    EXPECT_TRUE(trains(village, {0, 1})) << village.story();
+    EXPECT_TRUE(village.member(0).view()->fork == Fork::forced);
+    const std::uint64_t reached = village.member(2).applied();
+    village.cuts.clear();
+    EXPECT_TRUE(trains(village, {0, 1, 2, 3, 4})) << village.story();
+    EXPECT_FALSE(village.house(0).excluded.empty());
+    EXPECT_TRUE(village.house(2).excluded.empty());
+    EXPECT_GE(village.member(0).applied(), reached);
+}
+
+TEST(Member, WhereAllWereDownAndTooFewComeBackAPersonMayFoundAgain) {
+    Village village;
+    village.strict = true;
+    village.options.may_found = false;  // started to join others: even so
+    populate(village, 5);
+    for (unsigned i = 0; i < 5; ++i) village.crash(i);
+    village.pass(second);
+    for (const unsigned back : {3U, 4U}) village.restart(back, true);
+    village.pass(100 * second);
+    EXPECT_EQ(village.member(3).role(), Role::returning);
+    const Result<Recovery> recovery = village.member(3).recovery();
+    ASSERT_TRUE(recovery) << recovery.error().message;
+    EXPECT_TRUE(recovery->founds);
+    EXPECT_EQ(recovery->here, (std::vector{Village::node(3), Village::node(4)}));
+    const std::uint64_t newest = std::max(village.house(3).checkpoint->applied, village.house(4).checkpoint->applied);
+    village.tell(3, RecoverCommand{});
+    EXPECT_TRUE(trains(village, {3, 4})) << village.story();
+    EXPECT_GE(village.member(3).applied(), newest);
+    village.restart(0, true);
+    EXPECT_TRUE(trains(village, {0, 3, 4})) << village.story();
+}
+
+TEST(Member, RecoveryIsRefusedWhereThereIsNothingToRecover) {
+    const auto refused = [](Village& village, unsigned number, const std::string& words) {
+        village.tell(number, RecoverCommand{});
+        const Result<Recovery> recovery = village.member(number).recovery();
+        ASSERT_FALSE(recovery);
+        EXPECT_NE(recovery.error().message.find(words), std::string::npos) << recovery.error().message;
+        EXPECT_TRUE(village.until([&] { return noted(village, number, words); }, second));
+    };
+    Village strict;
+    strict.strict = true;
+    populate(strict, 3);
+    refused(strict, 0, "that is a quorum");
+    strict.crash(2);
+    EXPECT_TRUE(trains(strict, {0, 1}));
+    EXPECT_EQ(strict.member(0).view()->fork, Fork::none);
+    strict.add(7);
+    refused(strict, 7, "not a member of a cluster");
+    Village goes_on;
+    populate(goes_on, 3);
+    goes_on.crash(0);
+    goes_on.crash(1);
+    refused(goes_on, 2, "the policy of this cluster is continue");
+}
+
+TEST(Member, NobodyForcesAForkOnThoseWhoReachAQuorum) {
+    Village village;
+    village.strict = true;
+    populate(village, 3);
+    // A liar proposes one that leaves a member out.
+    const View& view = *village.member(0).view();
+    Delta delta;
+    delta.parent = view.name;
+    delta.epoch = view.epoch + 1;
+    delta.fork = Fork::forced;
+    delta.settlement.emplace();
+    delta.settlement->applied = village.member(0).applied();
+    delta.first_step = delta.settlement->applied;
+    delta.removals = {{.node = Village::node(2), .reason = Reason::failed}};
+    const NodeId liar = Village::node(1);
+    const MessagePtr lie = make_signed(Accept{.ballot = {.round = 1000, .proposer = liar}, .delta = delta, .stamp = {}},
+                                       village.member(1).id(), 1, PlainSigner(liar));
+    village.tell(0, Received{.from = liar, .message = lie});
+    EXPECT_TRUE(village.until([&] { return noted(village, 0, "that is a quorum"); }, second)) << village.story();
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+}
+
+TEST(Member, ARepeatOffenderIsExpelledByThoseWhoFoundIt) {
+    Village village;
+    populate(village, 4);
+    ASSERT_TRUE(village.until([&] { return village.advanced({0, 1, 2, 3}, 2 * offence_steps); }, 600 * second));
+    // One alone cannot do it: the others took part in the same steps, and found nothing.
+    village.tell(0, FoundOffender{Village::node(3)});
+    village.pass(10 * second);
+    EXPECT_TRUE(village.settled({0, 1, 2, 3})) << village.story();
+    EXPECT_TRUE(noted(village, 1, "was not found to be a repeat offender here")) << village.story();
+    for (const unsigned number : {1U, 2U, 3U}) village.tell(number, FoundOffender{Village::node(3)});
+    EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
+    EXPECT_TRUE(village.member(0).view()->revokes(Village::node(3), {}));
+    EXPECT_EQ(village.member(3).role(), Role::outside);
+    ASSERT_FALSE(village.house(3).excluded.empty());
+    EXPECT_NE(village.house(3).excluded.back().find("of no use, time and again"), std::string::npos);
+    // For good: not even a new life of it, without its disk, is let in.
+    village.join(3, 0);
+    village.pass(10 * second);
+    EXPECT_EQ(village.member(3).role(), Role::joining);
+    EXPECT_NE(village.member(3).why().find("expelled"), std::string::npos) << village.member(3).why();
+}
+
+TEST(Member, WhoCameLaterGoesAlongWithWhatTheOthersFound) {
+    Village village;
+    populate(village, 4);
+    village.tell(0, FoundOffender{Village::node(3)});
+    EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
 }
 
 TEST(Member, APartitionForksAndTheLinesMeetAgain) {

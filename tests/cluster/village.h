@@ -109,6 +109,7 @@ public:
         std::vector<std::string> excluded;
         std::uint64_t life = 0;
         std::vector<std::uint8_t> credential;
+        std::string address;
         Nanoseconds tick_at = 0;  // of the next one that is on its way
     };
 
@@ -245,6 +246,7 @@ private:
         identity.member = {.node = at.id, .incarnation = at.life * 1000};
         identity.run = sha256("run");
         identity.credential = at.credential;
+        identity.address = at.address;
         identity.speed = 10;
         at.running.reset();
         at.member = std::make_unique<Member>(options, identity, *at.signer, at.disk, at.checkpoint, now);

@@ -16,7 +16,7 @@ Delta rich_delta() {
     delta.parent = name("parent");
     delta.epoch = 7;
     delta.first_step = 41;
-    delta.fork = true;
+    delta.fork = Fork::forced;
     delta.settlement = Settlement{
         .applied = 41, .holders = {{1, 2}, {3, 4}}, .founded = false, .lineage = name("l"), .from_joiners = false};
     delta.removals = {{.node = {5, 6}, .reason = Reason::failed}};
@@ -76,6 +76,8 @@ std::vector<MessagePtr> every_kind() {
     all.push_back(make_signed(decide, author, 1, signer));
     Promise promise;
     promise.accepted = Vote{.ballot = {.round = 1, .proposer = {1, 1}}, .delta = rich_delta()};
+    promise.report.role = Role::returning;
+    promise.report.address = "y";
     promise.report.down = {{.peer = {3, 3}, .reason = Reason::closed}};
     all.push_back(make_signed(promise, author, 0, signer));
     Accepted accepted;

@@ -141,9 +141,14 @@ public:
         say("the state of " + cluster::brief(node) + " went astray before step " + std::to_string(state.applied));
         gone_astray.insert(node);
     }
+    void offender(NodeId node, std::uint64_t step) override {
+        say(cluster::brief(node) + " is a repeat offender");
+        offenders[step].insert(node);
+    }
     void saved(std::uint64_t step, const std::filesystem::path&) override { saved_steps.push_back(step); }
-    void excluded(const std::string& why, bool) override {
+    void excluded(const std::string& why, bool final) override {
         write(journal::Excluded{why});
+        is_out_for_good = final;
         say("is out: " + why);
         ++exclusions;
     }
@@ -182,6 +187,7 @@ public:
     std::map<std::uint64_t, compute::Measure> held_out;
     std::map<std::uint64_t, NodeId> culprits;  // of steps that were skipped
     std::set<NodeId> gone_astray;
+    std::map<std::uint64_t, std::set<NodeId>> offenders;  // repeat offenders, by the step that showed it
     Outcome last;
     std::optional<std::uint64_t> synced_at;
     std::optional<std::uint64_t> first;
@@ -192,6 +198,7 @@ public:
     unsigned joins = 0;
     unsigned exclusions = 0;
     bool has_left = false;
+    bool is_out_for_good = false;
     bool has_finished = false;
     bool has_failed = false;
     bool is_frozen = false;

@@ -78,7 +78,7 @@ inline std::vector<ViewPtr> join(const ViewPtr& parent, std::uint64_t number,
 inline ViewPtr lose(const ViewPtr& parent, std::initializer_list<std::uint64_t> numbers, std::uint64_t applied,
                     bool fork = false) {
     Delta delta = change(*parent, applied);
-    delta.fork = fork;
+    delta.fork = fork ? cluster::Fork::waited : cluster::Fork::none;
     delta.settlement.emplace();
     delta.settlement->applied = applied;
     for (const std::uint64_t number : numbers)

@@ -382,6 +382,43 @@ TEST(Participant, AContributionThatIsNoNumberIsLeftOutByAll) {
     EXPECT_EQ(clan.nodes[0]->memory(), spoiler->memory());
 }
 
+TEST(Participant, AMachineThatIsBrokenForGoodIsExpelledForGood) {
+    Clan clan(slow_model(), 60);
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    std::atomic<bool> broken = false;
+    Relative* spoiler = nullptr;
+    std::optional<float> right;
+    toy::ToyModel spoilt = clan.model;
+    spoilt.before = [&] {
+        float& parameter = spoiler->trainer.engine().arena().parameters()[7];
+        if (right) parameter = *right;
+        right.reset();
+        if (!broken) return;
+        right = parameter;
+        parameter = std::numeric_limits<float>::quiet_NaN();
+    };
+    spoiler = &clan.join(3, {0}, spoilt);
+    ASSERT_TRUE(clan.wait([&] { return spoiler->trains(); })) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return spoiler->steps % 10 == 2; }));  // no hash is taken in the next steps
+    broken = true;
+    ASSERT_TRUE(clan.wait([&] { return spoiler->is_out_for_good; })) << clan.log;
+    EXPECT_NE(clan.log.find("of no use, time and again"), std::string::npos) << clan.log;
+    EXPECT_TRUE(clan.wait([&] { return !clan.nodes[0]->view->find(clan.home(3).id()); })) << clan.log;
+    EXPECT_TRUE(clan.nodes[0]->view->revokes(clan.home(3).id(), {}));
+    EXPECT_FALSE(clan.nodes[0]->view->settlement.has_value());  // no step in flight was interrupted
+    const std::map<std::uint64_t, std::set<NodeId>> found = clan.nodes[0]->offenders;
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found.begin()->second, std::set{clan.home(3).id()});
+    // All found it by themselves, and of the same step.
+    for (const unsigned number : {1U, 2U, 3U}) {
+        ASSERT_FALSE(clan.nodes[number]->offenders.empty()) << clan.log;
+        EXPECT_EQ(*clan.nodes[number]->offenders.begin(), *found.begin()) << number;
+    }
+    clan.kill(3);
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+}
+
 // More is learnt per second than the link carries: without a pause it would never be there.
 TEST(Participant, JoinsOverALinkThatCannotCarryWhatIsLearnt) {
     Clan clan(slow_model(), 400);

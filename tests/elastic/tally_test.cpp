@@ -72,6 +72,33 @@ TEST(Tally, WhereMembersShareSlotsNobodyIsAccused) {
     EXPECT_TRUE(astray(tally_of(many), view_of(many.size())).empty());
 }
 
+Contribution with_norm(double norm) {
+    return {.samples = 4.0, .loss = 1.0, .norm = norm};
+}
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Tally, WhoContributesWhatNobodyElseFoundOffends) {
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(1.0), with_norm(2.0), with_norm(900.0)}), view_of(3)).empty());
+    for (const double norm : {no_number, 5000.0}) {
+        const Tally tally = tally_of({with_norm(1.0), with_norm(norm), with_norm(2.0)});
+        EXPECT_EQ(offenders_of(tally, view_of(3)), std::vector{node(1)});
+        EXPECT_EQ(culprit_of(tally, view_of(3)), node(1));
+    }
+}
+
+TEST(Tally, WhereMostFoundNothingSoundNobodyOffends) {
+    const Tally sick = tally_of({with_norm(no_number), with_norm(no_number), with_norm(1.0)});
+    EXPECT_EQ(culprit_of(sick, view_of(3)), node(0));
+    EXPECT_TRUE(offenders_of(sick, view_of(3)).empty());
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(no_number)}), view_of(1)).empty());
+    // Nor of two; and who had nothing to compute says nothing.
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(1.0), with_norm(no_number)}), view_of(2)).empty());
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(no_number), with_norm(1.0), {}}), view_of(3)).empty());
+    std::vector<Contribution> many(tally_slots + 1, with_norm(1.0));
+    many[3].norm = no_number;
+    EXPECT_TRUE(offenders_of(tally_of(many), view_of(many.size())).empty());
+}
+
 TEST(Tally, WhatIsNoNumberIsNoState) {
     std::vector<float> floats(tally_floats, std::numeric_limits<float>::quiet_NaN());
     EXPECT_EQ(read_tally(floats).slots[0].state, 0U);

@@ -81,7 +81,7 @@ private:
 
     void act() {
         const unsigned victim = input_.ConsumeIntegralInRange(0U, 1U);
-        switch (input_.ConsumeIntegralInRange(0, 15)) {
+        switch (input_.ConsumeIntegralInRange(0, 16)) {
             case 0:
                 return village_.pass(input_.ConsumeIntegralInRange<Nanoseconds>(1, 20) * 100 * millisecond);
             case 1:
@@ -110,6 +110,9 @@ private:
             case 8:
                 if (village_.house(victim).up) return village_.crash(victim);
                 return village_.restart(victim, input_.ConsumeBool());
+            case 9:
+                if (input_.ConsumeBool()) return village_.tell(victim, RecoverCommand{});
+                return village_.tell(victim, FoundOffender{some_node()});
             default:
                 return speak(victim);
         }

@@ -211,6 +211,10 @@ TEST(Api, ModelsWithoutATemplateDoNotChat) {
     const auto parsed = parse_ask(Form::chat, chat(R"("n": 1)"), plain);
     ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
     EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("/v1/completions"));
+    plain.chat_problem = "template.jinja:1: {% call %} is not supported";
+    const auto why = parse_ask(Form::chat, chat(R"("n": 1)"), plain);
+    ASSERT_TRUE(std::holds_alternative<ApiError>(why));
+    EXPECT_THAT(std::get<ApiError>(why).message, HasSubstr(plain.chat_problem));
 }
 
 const std::vector<Piece> pieces{{"Hello", {{{"Hel", -0.5}, {{"Hel", -0.5}, {"\xe2\x82", -2.0}}}, {{"lo", -1.0}, {}}}},

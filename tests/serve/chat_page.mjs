@@ -1,12 +1,13 @@
 // The chat page in Chromium, which is told what to do over a pipe (DevTools protocol).
-//   node chat_page.mjs CHROMIUM URL ENDLESS_URL      (the second server's answers never end by themselves)
+//   node chat_page.mjs CHROMIUM URL ENDLESS_URL [MODEL_URL SAID]
+// The second server's answers never end by themselves; the third has a real model, and the file SAID tells what it says.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const [chromium, url, endless] = process.argv.slice(2);
+const [chromium, url, endless, model, said] = process.argv.slice(2);
 const profile = mkdtempSync(join(tmpdir(), "chaos-page-"));
 const browser = spawn(chromium, ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe",
   "--user-data-dir=" + profile, "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
@@ -46,7 +47,7 @@ async function open(address) {
     until: (condition) => page.value(`new Promise((done) => { const look = () => (${condition}) ? done(true) : setTimeout(look, 10); look(); })`),
     async go(to) {
       await page.send("Page.navigate", { url: to });
-      await page.until(`location.href === ${JSON.stringify(to)} && document.readyState === "complete"`);
+      await page.until(`location.href === ${JSON.stringify(to)} && document.readyState === "complete" && document.getElementById("ask")`);
     },
     async ask(text) {
       await page.value(`document.getElementById("prompt").focus()`);
@@ -100,10 +101,35 @@ try {
   assert.ok((await other.value(answers))[0].startsWith("one two three"));
   assert.equal(await other.value(`document.getElementById("send").getAttribute("aria-label")`), "Send");
 
+  // An answer that is under way when a new conversation begins does not get into that one.
+  await other.ask("Once more");
+  await other.until(`${answers}[1]?.startsWith("one two three")`);
+  await other.value(`document.getElementById("fresh").click()`);
+  assert.deepEqual(await other.value(answers), []);
+  await other.ask("Anew");
+  await other.until(`${answers}[0]?.startsWith("one two three")`);
+  await other.value(`document.getElementById("send").click()`);
+  await other.until(`document.querySelector(".note")?.textContent === "Stopped."`);
+  assert.deepEqual(await other.value(`JSON.parse(localStorage.getItem("chaos.messages")).map((message) => message.role)`), ["user", "assistant"]);
+  assert.deepEqual(await other.value(`[...document.querySelectorAll(".user .text")].map((entry) => entry.textContent)`), ["Anew"]);
+
+  if (model) {
+    const wanted = JSON.parse(readFileSync(said));
+    const real = await open(model + "/");
+    await real.until(`document.getElementById("model").textContent === ${JSON.stringify(wanted.model)}`);
+    await real.value(`document.getElementById("temperature").value = "0"; document.getElementById("length").value = "${wanted.tokens}"`);
+    await real.ask(wanted.question);
+    await real.until(`document.querySelector(".note, .problem") && !document.querySelector(".writing")`);
+    const talk = await real.value(`JSON.parse(localStorage.getItem("chaos.messages"))`);
+    assert.deepEqual(talk, [{ role: "user", content: wanted.question }, { role: "assistant", content: wanted.answer }]);
+    assert.match(await real.value(`document.querySelector(".note").textContent`), / tokens, .* per second/);
+  }
+
   assert.deepEqual(complaints, []);
   console.log("all is as it should be");
 } finally {
-  browser.kill();
+  // What it starts writes into its folder as long as it is there: it ends in good order, all of it.
+  if (browser.exitCode === null) send("Browser.close").catch(() => browser.kill());
   await gone;
   rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
 }

@@ -20,9 +20,14 @@ using test::Answer;
 using test::Client;
 using testing::HasSubstr;
 
-// Says what was asked; /hold keeps the answer in the test's hands; /stream begins one there.
+// Says what was asked; /early says so by the header alone; /hold keeps the answer in the test's hands; /stream begins
+// one there.
 class Echo : public HttpHandler {
 public:
+    std::optional<HttpAnswer> answer_head(const HttpRequest& head) override {
+        if (head.path != "/early") return {};
+        return HttpAnswer{.status = 401, .content_type = "text/plain", .body = head.method + " early", .fields = {}};
+    }
     void answer(HttpRequest request, const HttpReply& reply) override {
         if (request.path == "/forget") return;
         if (request.path == "/hold" || request.path == "/stream") {
@@ -161,6 +166,62 @@ TEST_F(Http, AsksForABodyThatAwaitsIt) {
     EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
     client.send("ok");
     EXPECT_EQ(client.read_answer().body, "POST /x 127.0.0.1  ok");
+}
+
+TEST_F(Http, AHeaderMayBeAnsweredWithoutItsBody) {
+    start();
+    Client client(port_);
+    client.get("/early");
+    EXPECT_EQ(client.read_answer().body, "GET early");
+    client.post("/early", "a body that came with the header");
+    EXPECT_EQ(client.read_answer().body, "POST early");
+    client.send("HEAD /early HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_TRUE(client.read_until("\r\n\r\n").starts_with("HTTP/1.1 401"));
+    client.get("/next");
+    EXPECT_EQ(client.read_answer().body, "GET /next 127.0.0.1  ");
+    // Whatever comes of a body that nobody waits for is not taken for a request.
+    client.send("POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n");
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 401);
+    EXPECT_THAT(answer.head, HasSubstr("Connection: close"));
+    client.get("/smuggled");
+    EXPECT_EQ(client.read_all(), "");
+}
+
+TEST_F(Http, HasRoomForSoMuchOfAllBodies) {
+    HttpLimits limits;
+    limits.max_body_bytes = 1000;
+    limits.max_bodies_bytes = 1500;
+    start(limits);
+    const auto status = [this](std::size_t bytes) {
+        Client client(port_);
+        client.post("/", std::string(bytes, 'x'));
+        return client.read_answer().status;
+    };
+    // One is being answered.
+    Client answered(port_);
+    answered.post("/hold", std::string(1000, 'x'));
+    const HttpReply reply = echo_.wait_for_held(0);
+    EXPECT_EQ(status(501), 503);
+    EXPECT_EQ(status(500), 200);
+    in_loop([&] { reply.answer({.content_type = "text/plain", .body = "done", .fields = {}}); });
+    EXPECT_EQ(answered.read_answer().body, "done");
+    EXPECT_EQ(status(1000), 200);
+    // One has not come to its end; what came before others asked has been read before they are answered.
+    Client slow(port_);
+    slow.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + std::string(999, 'x'));
+    EXPECT_EQ(status(100), 200);
+    EXPECT_EQ(status(502), 503);
+    EXPECT_EQ(status(501), 200);
+    slow.send("x");
+    EXPECT_EQ(slow.read_answer().status, 200);
+    // Another one will never come to its end.
+    {
+        Client gone(port_);
+        gone.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + std::string(999, 'x'));
+    }
+    int last = 0;
+    while (last != 200) last = status(1000);
 }
 
 TEST_F(Http, RefusesGarbage) {

@@ -1,9 +1,11 @@
 // The official OpenAI client against a server whose model recites "one two three".
-//   node openai.mjs FOLDER_WITH_THE_PACKAGE URL ENDLESS_URL      (the second never stops by itself)
+//   node openai.mjs FOLDER_WITH_THE_PACKAGE URL ENDLESS_URL [MODEL_URL SAID]
+// The second never stops by itself; the third has a real model, and the file SAID tells what that one says.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
-const [folder, url, endless] = process.argv.slice(2);
+const [folder, url, endless, model, said] = process.argv.slice(2);
 const { OpenAI } = createRequire(folder + "/")("openai");
 const client = new OpenAI({ baseURL: url + "/v1", apiKey: "sesame", maxRetries: 0 });
 const messages = [{ role: "user", content: "Count!" }];
@@ -52,4 +54,21 @@ const forever = await new OpenAI({ baseURL: endless + "/v1", apiKey: "sesame", m
 let heard = 0;
 for await (const chunk of forever) if (chunk.choices[0].delta.content && ++heard === 5) break;
 assert.equal(heard, 5);
+
+if (model) {
+  const wanted = JSON.parse(readFileSync(said));
+  const real = new OpenAI({ baseURL: model + "/v1", apiKey: "any", maxRetries: 0 });
+  assert.equal((await real.models.list()).data[0].id, wanted.model);
+  const text = { model: wanted.model, prompt: wanted.prompt, max_tokens: wanted.tokens, temperature: 0, ignore_eos: true };
+  const written = await real.completions.create(text);
+  assert.equal(written.choices[0].text, wanted.text);
+  assert.equal(written.usage.completion_tokens, wanted.tokens);
+  let pieces = [];
+  for await (const chunk of await real.completions.create({ ...text, stream: true })) if (chunk.choices[0].text) pieces.push(chunk.choices[0].text);
+  assert.equal(pieces.join(""), wanted.text);
+  assert.ok(pieces.length > 1);
+  const talk = { model: wanted.model, messages: [{ role: "user", content: wanted.question }], max_tokens: wanted.tokens, temperature: 0 };
+  assert.equal((await real.chat.completions.create(talk)).choices[0].message.content, wanted.answer);
+  assert.equal((await real.chat.completions.stream(talk).finalChatCompletion()).choices[0].message.content, wanted.answer);
+}
 console.log("all is as it should be");

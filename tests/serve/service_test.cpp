@@ -198,6 +198,22 @@ TEST_F(ServiceTest, KeysAreNeeded) {
     EXPECT_EQ(get("/readyz").status, 200);
 }
 
+TEST_F(ServiceTest, StrangersAreRefusedBeforeTheirBodiesAreRead) {
+    ServiceOptions options;
+    options.keys = {"sesame"};
+    start({}, options);
+    const auto status = [this](const std::string& path, const std::string& fields) {
+        Client client(port());
+        client.send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n" + fields + "\r\n");
+        return client.read_answer().status;
+    };
+    EXPECT_EQ(status("/v1/chat/completions", ""), 401);
+    EXPECT_EQ(status("/v1/completions", "Authorization: Bearer wrong\r\n"), 401);
+    EXPECT_EQ(status("/v1/completions", "Origin: https://evil.example\r\n"), 403);
+    EXPECT_EQ(status("/", ""), 405);
+    EXPECT_EQ(status("/nowhere", ""), 404);
+}
+
 TEST_F(ServiceTest, PagesOfOtherSitesAreRefused) {
     start();
     EXPECT_EQ(post("/v1/chat/completions", hello, "Origin: https://evil.example\r\n").status, 403);

@@ -18,7 +18,7 @@ protected:
         made->parent[0] = parent;
         made->epoch = name;
         made->first_step = first_step;
-        made->fork = fork;
+        made->fork = fork ? cluster::Fork::waited : cluster::Fork::none;
         cluster::MemberInfo& only = made->members.emplace_back();
         only.id = member;
         only.standing = cluster::Standing::active;

@@ -12,9 +12,6 @@
 
 namespace chaos::bench {
 
-// Of a steady clock.
-[[nodiscard]] double seconds_now();
-
 // "10.77.0.1:8080"; the socket belongs to the network of the calling thread.
 [[nodiscard]] Result<testbed::Descriptor> connect_to(const std::string& address);
 
@@ -35,6 +32,8 @@ public:
     };
     [[nodiscard]] const std::vector<Token>& tokens() const { return tokens_; }
     [[nodiscard]] bool done() const { return done_; }
+    // Readable where receive() need not wait.
+    [[nodiscard]] int socket() const { return connection_.get(); }
     [[nodiscard]] std::string text() const;
     // From the request to the first token.
     [[nodiscard]] double first_token_s() const { return tokens_.front().time - asked_; }

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "clock.h"
 #include "report.h"
 
 #include <arpa/inet.h>
@@ -10,7 +11,6 @@
 
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
@@ -18,10 +18,6 @@ namespace chaos::bench {
 
 using nlohmann::json;
 using testbed::Descriptor;
-
-double seconds_now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Result<Descriptor> connect_to(const std::string& address) {
     const std::size_t colon = address.rfind(':');
