@@ -48,8 +48,8 @@ struct Home {
 // One life of a node, and what it told of itself.
 class Relative final : public Observer {
 public:
-    Relative(const run::Run& run, const toy::ToyModel& model, Home& home, std::string& log, live::Options options)
-        : log_(log), home_(home), trainer(open(run, model)) {
+    Relative(Trainer its_trainer, Home& home, std::string& log, live::Options options)
+        : log_(log), home_(home), trainer(std::move(its_trainer)) {
         std::filesystem::create_directories(home.folder / "checkpoints");
         options.core.heartbeat = 100 * cluster::millisecond;
         options.listen = {home.address};
@@ -69,7 +69,10 @@ public:
     }
 
     static Trainer open(const run::Run& run, const toy::ToyModel& model) {
-        auto opened = Trainer::open(run, toy::make_toy_engine(model));
+        return open(run, toy::make_toy_engine(model));
+    }
+    static Trainer open(const run::Run& run, const Trainer::MakeEngine& make_engine) {
+        auto opened = Trainer::open(run, make_engine);
         EXPECT_TRUE(opened) << opened.error().message;
         return std::move(*opened);
     }
@@ -208,6 +211,9 @@ class Clan {
 public:
     explicit Clan(const toy::ToyModel& toy_model, std::int64_t steps = 1'000'000, std::int64_t batch = 24)
         : model(toy_model), run(toy::toy_run(steps, batch)) {}
+    // Of any run and engine instead of toys.
+    Clan(const run::Run& its_run, Trainer::MakeEngine make_engine)
+        : run(its_run), make_engine_(std::move(make_engine)) {}
 
     Home& home(unsigned number) {
         auto& home = homes_[number];
@@ -227,13 +233,13 @@ public:
                 if (home->id() == peer && cut_.contains(std::minmax(number, other))) return true;
             return false;
         };
-        nodes[number] = std::make_unique<Relative>(run, its_model, home(number), log, its_options);
+        nodes[number] = std::make_unique<Relative>(open(its_model), home(number), log, its_options);
         return *nodes[number];
     }
     Relative& found(unsigned number) {
         Relative& node = start(number);
         node.restored(node.participant->state());
-        node.participant->member().found(static_cast<std::uint32_t>(run.train.batch), false);
+        node.participant->member().found(static_cast<std::uint32_t>(run.train.batch), strict);
         return node;
     }
     Relative& join(unsigned number, const std::vector<unsigned>& by) { return join(number, by, model); }
@@ -329,7 +335,7 @@ public:
         toy::ToyModel quick = model;
         quick.per_sample = {};
         quick.before = [] {};
-        Trainer again = Relative::open(run, quick);
+        Trainer again = open(quick);
         // What members evaluated together is what one alone finds.
         const auto evaluate = [&](const journal::Applied& step) {
             for (const auto& [number, node] : nodes) {
@@ -355,9 +361,15 @@ public:
     toy::ToyModel model;
     run::Run run;
     live::Options options;
+    bool strict = false;  // the policy, when a node founds
     std::string log;
 
 private:
+    [[nodiscard]] Trainer open(const toy::ToyModel& its_model) const {
+        return make_engine_ ? Relative::open(run, make_engine_) : Relative::open(run, its_model);
+    }
+
+    Trainer::MakeEngine make_engine_;  // none: toys
     test::TemporaryFolder folder_;
     std::map<unsigned, std::unique_ptr<Home>> homes_;
     std::set<std::pair<unsigned, unsigned>> cut_;
