@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::chrono::milliseconds second_hand_pause{20};  // until a neighbour may have it
 constexpr std::chrono::seconds transfer_patience{3};        // without a byte; then another holder is asked
+constexpr std::size_t most_free_vectors = 2;                // a step frees two, and the next one takes them
 
 bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
@@ -444,9 +445,14 @@ net::BulkReceiver& Steps::receiver_of(const net::BulkHead& head) {
 // ---- memory and plans
 
 Steps::Vector Steps::fresh_vector() {
-    const auto free = std::ranges::find_if(vectors_, [](const Vector& vector) { return vector.use_count() == 1; });
-    if (free != vectors_.end()) return *free;
-    return vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
+    const auto is_free = [](const Vector& vector) { return vector.use_count() == 1; };
+    const auto found = std::ranges::find_if(vectors_, is_free);
+    const Vector vector =
+        found != vectors_.end() ? *found : vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
+    // Newcomers need results of many steps for a while; each is as large as the gradient.
+    std::size_t kept = 0;
+    std::erase_if(vectors_, [&](const Vector& other) { return is_free(other) && ++kept > most_free_vectors; });
+    return vector;
 }
 
 // Worked out once per view.
