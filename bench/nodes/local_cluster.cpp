@@ -27,7 +27,9 @@ Result<void> LocalCluster::start(const std::string& name, const NodeStart& start
 }
 
 Result<void> LocalCluster::found(const std::string& name) {
-    CHAOS_CHECK(start(name, start_of(name)));
+    NodeStart founder = start_of(name);
+    if (options_.strict) founder.more.emplace_back("--strict");
+    CHAOS_CHECK(start(name, founder));
     CHAOS_CHECK(node(name).wait_for(is_kind("trained"), patience_to_found));
     return {};
 }

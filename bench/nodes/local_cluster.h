@@ -17,6 +17,7 @@ struct LocalClusterOptions {
     std::filesystem::path folder{};
     std::filesystem::path run_file{};
     std::filesystem::path data{};  // where newcomers find the run's data files; empty: there are none
+    bool strict = false;           // the policy: only a side with a quorum goes on
     bool toy = true;               // compute with the toy engine instead of LibTorch
     std::map<std::string, std::string> environment{};
     std::vector<std::string> more{};  // arguments of every node

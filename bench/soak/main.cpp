@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(4, 64))
         ->type_name("N");
     program.add_option("--seed", options.seed, "Decides what happens to whom")->type_name("S");
+    program.add_flag("--strict", options.strict, "After a partition only a majority goes on");
     program.add_option("--folder", options.folder, "For the nodes, new or empty (default: a temporary one)")
         ->type_name("DIR");
     program.footer("The folder goes when all was well.");
@@ -58,8 +59,14 @@ int main(int argc, char** argv) {
     }
     std::printf("\n%s\n%llu steps; %llu of them computed again, with the same bits.\n", table_text(table).c_str(),
                 static_cast<unsigned long long>(report->steps), static_cast<unsigned long long>(report->replayed));
+    std::printf("%u times a fault hit the longest-standing member, which proposes and writes the checkpoints.\n",
+                report->eldest_hurt);
+    std::printf("The longest pause was %s of what I3 says, and %s of that with what a shared machine may add.\n",
+                fixed(report->longest_pause_over_i3, 2).c_str(), fixed(report->longest_pause_over_bound, 2).c_str());
     std::printf("%s\n", json_line("soak", load,
                                   {{"longest_pause_over_bound", report->longest_pause_over_bound},
+                                   {"longest_pause_over_i3", report->longest_pause_over_i3},
+                                   {"eldest_hurt", static_cast<double>(report->eldest_hurt)},
                                    {"memory_growth", report->memory_growth},
                                    {"descriptors_growth", static_cast<double>(report->descriptors_growth)},
                                    {"steps", static_cast<double>(report->steps)}})

@@ -26,8 +26,7 @@ constexpr double detect_s = 1.0;  // silence that fails a link
 constexpr seconds patience{60};
 constexpr milliseconds look_again{20};
 
-// Nodes that are never killed, so that something runs for long.
-constexpr unsigned spared = 2;
+constexpr std::size_t spared_nodes = 2;
 // Times that a process was looked at before it counts as warm. All that a node opens, it opens early; memory takes
 // longer: events, views and decisions of late are remembered.
 constexpr unsigned descriptors_warm_after = 2;
@@ -48,6 +47,7 @@ LocalClusterOptions cluster_options(const SoakOptions& options) {
     LocalClusterOptions cluster{.folder = options.folder,
                                 .run_file = options.folder / "run.toml",
                                 .data = options.data,
+                                .strict = options.strict,
                                 .toy = options.run.empty()};
     cluster.environment["CHAOS_TOY_SAMPLE_US"] = std::to_string(sample_us);
     return cluster;
@@ -100,6 +100,8 @@ std::string name_of(Fault fault) {
             return "frozen, and thawed";
         case Fault::sever:
             return "connections broken";
+        case Fault::part:
+            return "some parted from the others";
         case Fault::remove_link:
             return "link removed";
         case Fault::add_link:
@@ -116,22 +118,30 @@ Soak::Soak(const SoakOptions& options) : options_(options), cluster_(cluster_opt
     for (unsigned i = 0; i < options.nodes; ++i) names_.push_back("n" + std::to_string(i));
 }
 
-// I3: detection, two round trips and a step, which takes longer for fewer. A pause begins with the step that the fault
-// cut off, up to one more before it.
-double Soak::pause_bound_s(NodeProcess& node) const {
-    const auto all = static_cast<double>(names_.size());
-    const double step_s = usual_step(node, since_) * all / (all - static_cast<double>(hurt_.size()));
-    return detect_s + 2.0 * round_trip_s_ + 2.0 * step_s + options_.scheduling_s;
+double Soak::i3_bound_s(double step_s) const {
+    return detect_s + 2.0 * round_trip_s_ + step_s;
+}
+
+// A pause begins with the step that the fault cut off, up to one more before it.
+double Soak::pause_bound_s(double step_s) const {
+    return i3_bound_s(step_s) + step_s + options_.scheduling_s;
 }
 
 bool Soak::goes_on() {
     if (happened_ >= options_.faults) return false;
-    return options_.until_step == 0 || last_step(cluster_.node(names_.front())) < options_.until_step;
+    if (options_.until_step == 0) return true;
+    return std::ranges::all_of(
+        names_, [&](const std::string& name) { return last_step(cluster_.node(name)) < options_.until_step; });
 }
 
 Result<SoakReport> Soak::run() {
     CHAOS_CHECK(begin());
     while (goes_on()) {
+        // Those who were spared stand longest by then.
+        if (!second_half_ && happened_ >= options_.faults / 2 && hurt_.empty()) {
+            second_half_ = true;
+            CHAOS_CHECK(spare_the_youngest());
+        }
         const Fault fault = choose();
         ++happened_;
         ++report_.kinds[fault].times;
@@ -159,7 +169,7 @@ Result<void> Soak::begin() {
     for (std::size_t i = 1; i < names_.size(); ++i) CHAOS_CHECK(cluster_.join(names_[i]));
     CHAOS_CHECK(until_all_train(patience));
     say(std::to_string(names_.size()) + " nodes train");
-    return {};
+    return spare_the_youngest();
 }
 
 Fault Soak::choose() {
@@ -167,7 +177,8 @@ Fault Soak::choose() {
     if (dice < 22) return Fault::kill;
     if (dice < 30) return names_.size() >= 5 ? Fault::kill_two : Fault::kill;
     if (dice < 50) return Fault::freeze;
-    if (dice < 64) return Fault::sever;
+    if (dice < 58) return Fault::sever;
+    if (dice < 66) return hurt_.empty() ? Fault::part : Fault::sever;
     if (dice < 74) return Fault::remove_link;
     if (dice < 80) return Fault::add_link;
     if (dice < 97) return Fault::leave;
@@ -178,6 +189,8 @@ Fault Soak::choose() {
 
 Result<void> Soak::happen(Fault fault) {
     if (hurt_.empty()) since_ = now();
+    CHAOS_TRY(const std::vector<std::string> order, by_standing());
+    eldest_ = order.front();
     switch (fault) {
         case Fault::kill:
             return kill(1);
@@ -189,6 +202,8 @@ Result<void> Soak::happen(Fault fault) {
         case Fault::remove_link:
         case Fault::add_link:
             return change_link(fault);
+        case Fault::part:
+            return part();
         case Fault::leave:
             return leave();
         case Fault::all_down:
@@ -199,18 +214,58 @@ Result<void> Soak::happen(Fault fault) {
 
 // ---- what happens
 
-std::string Soak::somebody() {
-    std::vector<std::string> names;
-    for (std::size_t i = spared; i < names_.size(); ++i)
-        if (!hurt_.contains(names_[i])) names.push_back(names_[i]);
-    return names[below(static_cast<unsigned>(names.size()))];
+Result<std::vector<std::string>> Soak::by_standing() {
+    std::map<std::string, std::string> names;  // by id
+    json members;
+    for (const std::string& name : unhurt()) {
+        CHAOS_TRY(const json status, cluster_.node(name).status());
+        names[status.at("node")] = name;
+        members = status.at("members");
+    }
+    std::vector<std::pair<std::uint64_t, std::string>> order;  // ids are compared where epochs are equal
+    for (const json& member : members)
+        if (member.at("standing") == "active" && names.contains(member.at("node")))
+            order.emplace_back(member.at("since_epoch"), member.at("node"));
+    if (order.empty()) return Error{"nobody trains who was not hurt"};
+    std::ranges::sort(order);
+    std::vector<std::string> eldest_first;
+    for (const auto& [since, id] : order) eldest_first.push_back(names.at(id));
+    return eldest_first;
+}
+
+Result<void> Soak::spare_the_youngest() {
+    CHAOS_TRY(const std::vector<std::string> order, by_standing());
+    spared_.clear();
+    for (std::size_t i = 0; i < std::min(spared_nodes, order.size() - 1); ++i)
+        spared_.insert(order[order.size() - 1 - i]);
+    std::string text = "from now on these are not killed:";
+    for (const std::string& name : spared_) text += " " + name;
+    say(text);
+    return {};
+}
+
+void Soak::hurt(const std::string& name) {
+    hurt_.insert(name);
+    if (name == eldest_) ++report_.eldest_hurt;
+}
+
+Result<std::string> Soak::victim(bool spared_too) {
+    std::vector<std::string> names = unhurt();
+    if (!spared_too) std::erase_if(names, [&](const std::string& name) { return spared_.contains(name); });
+    if (names.empty()) return Error{"nobody is left to be hurt"};
+    const bool aims = below(3) == 0;
+    const std::string name = aims && std::ranges::find(names, eldest_) != names.end()
+                                 ? eldest_
+                                 : names[below(static_cast<unsigned>(names.size()))];
+    hurt(name);
+    return name;
 }
 
 Result<void> Soak::kill(unsigned count) {
     std::vector<std::string> victims;
     for (unsigned i = 0; i < count; ++i) {
-        victims.push_back(somebody());
-        hurt_.insert(victims.back());
+        CHAOS_TRY(const std::string name, victim(false));
+        victims.push_back(name);
     }
     std::string text = "kills";
     for (const std::string& name : victims) {
@@ -227,8 +282,7 @@ Result<void> Soak::kill(unsigned count) {
 
 // For a moment, or until the others went on without it.
 Result<void> Soak::freeze() {
-    const std::string name = somebody();
-    hurt_.insert(name);
+    CHAOS_TRY(const std::string name, victim(true));
     const bool brief = below(2) == 0;
     const milliseconds pause{50 + below(700)};
     say("freezes " + name + (brief ? " for " + std::to_string(pause.count()) + " ms" : ""));
@@ -275,10 +329,26 @@ Result<void> Soak::change_link(Fault fault) {
     return {};
 }
 
+// Fewer than half of them; each of the two groups stays together.
+Result<void> Soak::part() {
+    const unsigned count = 1 + below(static_cast<unsigned>((names_.size() - 1) / 2));
+    std::string text;
+    std::vector<std::string> few;
+    for (unsigned i = 0; i < count; ++i) {
+        CHAOS_TRY(const std::string name, victim(true));
+        few.push_back(name);
+        text += (i > 0 ? " and " : "") + name;
+    }
+    say("breaks all connections of " + text + " with the others");
+    for (const std::string& one : few)
+        for (const std::string& other : unhurt())
+            CHAOS_CHECK(sever(cluster_.node(one).process().pid(), cluster_.node(other).process().pid()));
+    return {};
+}
+
 Result<void> Soak::leave() {
-    const std::string name = somebody();
+    CHAOS_TRY(const std::string name, victim(false));
     say(name + " leaves");
-    hurt_.insert(name);
     NodeProcess& node = cluster_.node(name);
     CHAOS_CHECK(node.ask({{"command", "leave"}}));
     if (const int code = node.process().wait(); code != 0)
@@ -309,10 +379,14 @@ Result<void> Soak::judge_pause(Fault fault) {
     for (const std::string& name : unhurt()) {
         NodeProcess& node = cluster_.node(name);
         const double pause = longest_pause(node, since_);
-        const double bound = pause_bound_s(node);
+        // Fewer need longer for a step.
+        const auto all = static_cast<double>(names_.size());
+        const double step_s = usual_step(node, since_) * all / (all - static_cast<double>(hurt_.size()));
+        const double bound = pause_bound_s(step_s);
         double& longest = report_.kinds[fault].longest_pause_s;
         longest = std::max(longest, pause);
         report_.longest_pause_over_bound = std::max(report_.longest_pause_over_bound, pause / bound);
+        report_.longest_pause_over_i3 = std::max(report_.longest_pause_over_i3, pause / i3_bound_s(step_s));
         if (pause > bound)
             return Error{name + " stood still for " + fixed(pause, 2) + " s, " + fixed(bound, 2) +
                          " s are allowed: " + node.last_words()};

@@ -16,7 +16,7 @@
 
 namespace chaos::bench {
 
-enum class Fault : std::uint8_t { kill, kill_two, freeze, sever, remove_link, add_link, leave, all_down };
+enum class Fault : std::uint8_t { kill, kill_two, freeze, sever, part, remove_link, add_link, leave, all_down };
 [[nodiscard]] std::string name_of(Fault fault);
 
 struct SoakOptions {
@@ -27,6 +27,7 @@ struct SoakOptions {
     std::string run{};               // a run file's content; empty: a toy's
     std::filesystem::path data{};    // where its data files are; empty: it has none
     std::uint64_t until_step = 0;    // no more faults then; 0: all of them happen
+    bool strict = false;             // the policy, instead of continue
     bool all_may_fall = true;        // all at once, now and then: the run goes back to a checkpoint
     // Beyond I3: all nodes share this machine's cores, with processes that begin or compute a run again.
     double scheduling_s = 0.5;
@@ -41,7 +42,9 @@ struct SoakReport {
         double longest_pause_s = 0.0;  // between two steps of a node that the fault did not hit
     };
     std::map<Fault, Kind> kinds;
-    double longest_pause_over_bound = 0.0;  // where I3 was closest to its bound
+    double longest_pause_over_bound = 0.0;  // where I3 was closest to its bound, scheduling included
+    double longest_pause_over_i3 = 0.0;     // likewise, to what I3 says and no more
+    unsigned eldest_hurt = 0;               // times that a fault hit the longest-standing member
     double memory_growth = 0.0;             // of the node for which it is largest, relative
     std::int64_t descriptors_growth = 0;    // likewise, beyond those of its links
     std::uint64_t replayed = 0;             // steps that had the same bits when they were computed again
@@ -56,12 +59,16 @@ public:
 private:
     [[nodiscard]] Result<void> begin();
     [[nodiscard]] bool goes_on();
-    [[nodiscard]] double pause_bound_s(NodeProcess& node) const;
+    // I3: detection, two round trips and a step.
+    [[nodiscard]] double i3_bound_s(double step_s) const;
+    // As it is held to: the machine is shared, too.
+    [[nodiscard]] double pause_bound_s(double step_s) const;
     [[nodiscard]] Fault choose();
     [[nodiscard]] Result<void> happen(Fault fault);
     [[nodiscard]] Result<void> kill(unsigned count);
     [[nodiscard]] Result<void> freeze();
     [[nodiscard]] Result<void> change_link(Fault fault);
+    [[nodiscard]] Result<void> part();
     [[nodiscard]] Result<void> leave();
     [[nodiscard]] Result<void> all_down();
     [[nodiscard]] Result<void> judge_pause(Fault fault);
@@ -74,8 +81,12 @@ private:
     [[nodiscard]] Result<std::int64_t> descriptors(NodeProcess& node);
     [[nodiscard]] Result<void> end();
 
-    // Not one of those that are spared.
-    [[nodiscard]] std::string somebody();
+    // Those who train, the longest-standing first: it proposes, and writes the checkpoints.
+    [[nodiscard]] Result<std::vector<std::string>> by_standing();
+    [[nodiscard]] Result<void> spare_the_youngest();
+    // Who is not hurt yet, `spared_` among them or not; often the longest-standing. It is hurt now.
+    [[nodiscard]] Result<std::string> victim(bool spared_too);
+    void hurt(const std::string& name);
     [[nodiscard]] std::vector<std::string> unhurt() const;
     [[nodiscard]] unsigned below(unsigned limit) { return static_cast<unsigned>(random_() % limit); }
     void say(const std::string& text) const;
@@ -91,10 +102,13 @@ private:
     LocalCluster cluster_;
     std::mt19937_64 random_;
     std::vector<std::string> names_;
-    std::set<std::string> hurt_;  // by the faults since all trained together last
-    double since_ = 0.0;          // when the first of these happened
-    double round_trip_s_ = 0.0;   // the longest that a node measures between two faults
+    std::set<std::string> spared_;  // their processes are never ended, so that something runs for long
+    std::string eldest_;            // the longest-standing member when the last fault happened
+    std::set<std::string> hurt_;    // by the faults since all trained together last
+    double since_ = 0.0;            // when the first of these happened
+    double round_trip_s_ = 0.0;     // the longest that a node measures between two faults
     unsigned happened_ = 0;
+    bool second_half_ = false;
     std::map<std::string, Process> processes_;
     SoakReport report_;
 };
