@@ -13,7 +13,7 @@ using Buffer = std::shared_ptr<std::byte>;
 
 class BufferPool {
 public:
-    // Keeps at most `max_idle_bytes` of what came back.
+    // Keeps at most `max_idle_bytes` of what came back, and nothing of a size that has not been asked for in a while.
     explicit BufferPool(std::uint64_t max_idle_bytes = std::uint64_t{1} << 30);
 
     [[nodiscard]] Buffer take(std::uint64_t bytes);

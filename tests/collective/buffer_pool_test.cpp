@@ -22,6 +22,16 @@ TEST(BufferPool, GivesTheSameMemoryAgainAndKeepsNoMoreThanItMay) {
     EXPECT_EQ(pool.idle_bytes(), 0U);
 }
 
+TEST(BufferPool, SizesThatNobodyAsksForAnyMoreAreForgotten) {
+    BufferPool pool;
+    for (const std::uint64_t bytes : {100U, 200U, 300U}) (void)pool.take(bytes);
+    EXPECT_EQ(pool.idle_bytes(), 600U);
+    for (int i = 0; i < 5000; ++i) (void)pool.take(200);
+    (void)pool.take(400);
+    EXPECT_EQ(pool.idle_bytes(), 600U);
+    EXPECT_EQ(pool.used_bytes(), 0U);
+}
+
 TEST(BufferPool, BuffersOutliveIt) {
     Buffer buffer;
     {
