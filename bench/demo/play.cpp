@@ -97,7 +97,8 @@ Result<void> Play::connection_breaks() {
     CHAOS_TRY(Act act, Act::begin(cluster_, cluster_.running()));
     const Result<std::size_t> broken = sever(one.process().pid(), cluster_.node(pair.other).process().pid());
     if (!broken) {
-        say("(No connection is broken: " + broken.error().message + ")");
+        not_shown_.push_back("no connection could be broken: " + broken.error().message);
+        say("(" + not_shown_.back() + ")");
         return {};
     }
     if (*broken == 0) return Error{pair.one + " and " + pair.other + " have a link, but no connection"};

@@ -31,6 +31,8 @@ public:
 
     // Everything that happened, in order; the first one is peace.
     [[nodiscard]] const std::vector<Scene>& scenes() const { return scenes_; }
+    // What could not be shown on this machine, in sentences.
+    [[nodiscard]] const std::vector<std::string>& not_shown() const { return not_shown_; }
     // All who ever took part, in the order in which they came, and those who did at the end.
     [[nodiscard]] const std::vector<std::string>& everybody() const { return everybody_; }
     [[nodiscard]] const std::vector<std::string>& last_members() const { return last_; }
@@ -66,6 +68,7 @@ private:
     LocalCluster cluster_;
     double begun_ = now();
     std::vector<Scene> scenes_;
+    std::vector<std::string> not_shown_;
     std::vector<std::string> everybody_;
     std::vector<std::string> last_;
 };
