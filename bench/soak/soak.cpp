@@ -455,8 +455,11 @@ Result<void> Soak::measure_processes() {
 Result<void> Soak::measure_memory(const std::string& name) {
     Process& process = processes_[name];
     const std::uint64_t bytes = cluster_.node(name).memory_bytes();
-    if (process.seen == memory_warm_after) process.warm_bytes = bytes;
-    if (process.seen <= memory_warm_after) return {};
+    if (process.seen <= memory_warm_after) {
+        // The most: a node keeps results for newcomers, and lets them go.
+        process.warm_bytes = std::max(process.warm_bytes, bytes);
+        return {};
+    }
     const double growth = static_cast<double>(bytes) / static_cast<double>(process.warm_bytes) - 1.0;
     report_.memory_growth = std::max(report_.memory_growth, growth);
     if (growth <= largest_memory_growth) return {};
