@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t compared_steps = 100;
+// Beyond these, what rounding in another order makes of a loss has grown to a hundredth even in one process.
+constexpr std::uint64_t compared_steps = 40;
 constexpr double largest_loss_gap = 1e-4;  // what rounding in another order makes of the first steps
 constexpr double scale_out_factor = 10.0;
 constexpr double steps_of_a_scale_out = 10.0;
@@ -66,7 +67,7 @@ void print_table(const std::vector<Scene>& scenes, std::vector<std::string>& wro
 
 void print_losses(const Losses& losses) {
     Table table{.head = {"loss after step", "together", "undisturbed"}, .rows = {}};
-    for (const std::size_t step : {std::size_t{1}, std::size_t{25}, std::size_t{50}, std::size_t{100}})
+    for (const std::size_t step : {std::size_t{1}, std::size_t{10}, std::size_t{20}, std::size_t{40}})
         table.rows.push_back(
             {std::to_string(step), fixed(losses.together[step - 1], 6), fixed(losses.alone[step - 1], 6)});
     std::printf("%s", table_text(table).c_str());
