@@ -28,9 +28,10 @@ inline constexpr std::size_t max_echo_bytes = 32 << 10;
 
 [[nodiscard]] wire::Node to_wire(NodeId node);
 [[nodiscard]] NodeId node_from(const wire::Node& node);
+[[nodiscard]] std::string to_wire(const Digest& digest);
 
 [[nodiscard]] wire::Ask to_wire(const infer::Request& request);
-// Not checked: infer::check() does that.
+// Nothing of it is checked: infer::check() tells whether it may be computed.
 [[nodiscard]] infer::Request request_from(const wire::Ask& ask);
 
 [[nodiscard]] wire::Told::Sampled to_wire(const infer::Sampled& sampled);
