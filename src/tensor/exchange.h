@@ -1,5 +1,5 @@
 // tensor/ computes one model on several nodes: they divide it between them, exchange sums over their links, heal when
-// one is lost. It may call infer, live, collective, plan and net; serve, node and cli call it.
+// one is lost. It may call infer, live, plan and net; serve, node and cli call it.
 //
 // Read in this order: exchange.h (this file: sums and logits over links), rounds.h (what keeps the cluster's core
 // going where nothing is trained), session.h (who computes what, and when), gateway.h (how texts are asked for).
@@ -10,6 +10,11 @@
 //   tree      sums go up to the root, what it has comes down: two delays for a star; fewer messages, fewer links
 //
 // It is integers that are added, so both give the same.
+//
+// collective/ adds up gradients: floats, in the order of a schedule, encoded on the way, in chunks whose sizes all know
+// beforehand, while other threads compute. Here whoever computes waits, a hundred times per token, for a few kilobytes
+// with words of any length behind them, and every turn of a thread would show. So these sums have an exchange of their
+// own, over the same links.
 //
 // A message is cut into bulk frames of gradients:
 //

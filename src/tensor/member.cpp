@@ -12,10 +12,6 @@ namespace {
 // Nothing is lost with a node that goes: the others find out.
 constexpr std::chrono::seconds longest_leave{5};
 
-std::string bytes_text(const Digest& digest) {
-    return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
-
 }  // namespace
 
 Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
@@ -26,7 +22,7 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
       context_(options.session.context),
       vocab_(subject.config.vocab),
       leave_limit_(loop),
-      identity_(bytes_text(infer::identity_of(source.manifest))),
+      identity_(to_wire(infer::identity_of(source.manifest))),
       exchange_(loop),
       member_(loop, key, credential, infer::identity_of(source.manifest), options.live, *this, *this),
       rounds_(

@@ -1,6 +1,7 @@
 // What messages of those who compute together (proto/session.proto) are made of and read as.
 #pragma once
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "cluster/id.h"
 #include "infer/scheduler.h"
@@ -11,11 +12,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace chaos::tensor {
 
 using cluster::NodeId;
+
+// The longest message that a link carries (net/frame.h), and what a text may take of it, with what is said around it.
+inline constexpr std::size_t max_work_bytes = 4 << 20;
+inline constexpr std::size_t max_text_bytes = max_work_bytes - 1024;
+// Of commands that are said at once, where they are more than one: the others come with the next pass.
+inline constexpr std::size_t max_commands_bytes = 1 << 20;
 
 // Of messages that are timed (echoes.h): the longest, and those that are as long as a token's sums.
 inline constexpr std::size_t max_echo_bytes = 32 << 10;
