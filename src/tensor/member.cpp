@@ -137,6 +137,7 @@ void Member::end(Result<void> how) {
 // ---- what the core orders
 
 void Member::adopted(const ViewPtr& view) {
+    rounds_.adopted(view);
     session_.adopted(view);
     if (leaving_ && is_alone()) end({});
 }
@@ -180,7 +181,7 @@ void Member::link_down(NodeId peer) {
 void Member::received(NodeId from, std::span<const std::uint8_t> message) {
     const auto work = work_from(message);
     if (!work) return note(cluster::brief(from) + ": " + work.error().message);
-    if (work->has_round()) return rounds_.received(work->round());
+    if (work->has_round()) return rounds_.received(from, work->round());
     if (work->has_echo()) return echoes_.received(from, work->echo());
     if (work->has_units()) return holdings_.received(from, work->units());
     if (work->has_model_ask()) {
