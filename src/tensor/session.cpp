@@ -146,6 +146,7 @@ void Session::measured(NodeId) {
 void Session::link_down(NodeId peer) {
     ables_.erase(peer);
     divisions_.erase(peer);
+    unsound_.erase(peer);
     if (needs_link_with(peer)) interrupt("the link with " + brief(peer) + " is gone");
     tell_able();
     lead();
@@ -217,6 +218,13 @@ void Session::take(NodeId from, const wire::Division& division) {
 void Session::received(NodeId from, const wire::Work& message) {
     if (message.has_able()) {
         wire::Able& known = ables_[from];
+        if (const auto sound = check_able(subject_.config, message.able()); !sound) {
+            if (unsound_.insert(from).second)
+                ports_.note(brief(from) + " is left out when the model is divided: " + sound.error().message);
+            if (ables_.erase(from) > 0) lead();
+            return;
+        }
+        unsound_.erase(from);
         if (known.links_size() != message.able().links_size()) considered_.clear();
         const bool rehearsed = known.rehearsed() != message.able().rehearsed();
         known = message.able();

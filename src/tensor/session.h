@@ -272,6 +272,7 @@ private:
     std::vector<NodeId> considered_;              // who could, when the leader last planned
     std::vector<std::string> reasons_;            // of that
     Clock::time_point planned_;                   // when
+    std::set<NodeId> unsound_;                    // neighbours that say what they cannot mean
     std::optional<Ahead> ahead_;                  // of the leader
     std::optional<Divided> divided_;              // of the leader: the last that it told
     std::optional<wire::Division> later_;         // to be prepared for, once what is in force is here
