@@ -124,6 +124,7 @@ void Session::adopted(const ViewPtr& view) {
         if (!all_there || leader() != team_->leader || !view_->is_active(team_->chief))
             break_up("there is another view");
     }
+    forget_askers_that_are_gone();
     tell_able();
     look_at_divisions();
     lead();
