@@ -37,11 +37,14 @@ struct Sampled {
     std::vector<Likelihood> top;  // the most likely tokens, if asked for, best first
 };
 
+// That are listed of one.
+inline constexpr std::size_t max_top = 100;
+
 // `index`: how many tokens were drawn with this seed before. An error where the logits are not numbers. `top`: how many
 // of the most likely tokens to list; without, and without `logprob`, no logarithms are taken.
 struct Wanted {
     bool logprob = false;
-    std::size_t top = 0;
+    std::size_t top = 0;  // at most max_top
 };
 // How many of the greatest logits the choice depends on: those of the other tokens may be anything that is less. 0:
 // all.

@@ -22,6 +22,10 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
 
 Result<void> check(const Request& request, std::size_t context, std::int64_t vocab) {
     CHAOS_CHECK(check(request.sampling));
+    CHAOS_CHECK(check(request.preferences, vocab));
+    if (request.wanted.top > max_top)
+        return Error{"of the likeliest tokens at most " + std::to_string(max_top) + " are listed, not " +
+                     std::to_string(request.wanted.top)};
     if (request.prompt.size() <= request.drawn) return Error{"the prompt is empty: there is nothing to continue"};
     if (request.prompt.size() > context)
         return Error{"the prompt has " + std::to_string(request.prompt.size()) + " tokens, the context has room for " +

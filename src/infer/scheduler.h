@@ -38,12 +38,13 @@ struct Request {
     std::size_t drawn = 0;       // the last so many tokens of the prompt were drawn before: the text goes on
     std::size_t max_tokens = 0;  // those included
     Sampling sampling;
-    Preferences preferences;  // its bias names tokens of the model
+    Preferences preferences;
     Wanted wanted;
     bool ignore_end = false;  // go on after an end token
 };
 
-// Whether such a request can be served by a model of so many tokens in sequences of `context`; else why not.
+// Whether such a request can be served by a model of so many tokens in sequences of `context`; else why not. Whoever
+// said it, nothing that passes does harm.
 [[nodiscard]] Result<void> check(const Request& request, std::size_t context, std::int64_t vocab);
 
 struct Ended {

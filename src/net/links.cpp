@@ -428,6 +428,7 @@ bool Links::send_work(NodeId to, std::span<const std::uint8_t> message) {
     if (link == state_->links.end()) return false;
     wire::Control control;
     control.set_work(message.data(), message.size());
+    if (control.ByteSizeLong() > max_control_bytes) return false;
     link->second->send(control);
     return true;
 }

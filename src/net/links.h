@@ -161,7 +161,8 @@ public:
     // resolved anew each time.
     void dial(NodeId peer, const std::string& address);
 
-    // Control messages: of the cluster's protocol, and of those who work over the link. False: there is no such link.
+    // Control messages: of the cluster's protocol, and of those who work over the link. False: there is no such link,
+    // or no frame is as long as the message, for which its receiver would drop the link.
     bool send(NodeId to, std::span<const std::uint8_t> message);
     bool send_work(NodeId to, std::span<const std::uint8_t> message);
 

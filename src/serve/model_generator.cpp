@@ -1,6 +1,7 @@
 #include "serve/model_generator.h"
 
 #include "infer/stop_strings.h"
+#include "serve/api.h"
 #include "serve/waiting.h"
 #include "text/streaming_decoder.h"
 #include "text/utf8.h"
@@ -31,6 +32,9 @@ struct Job {
     Clock::time_point begun;                 // there
 };
 using JobPtr = std::shared_ptr<Job>;
+
+// What the API lets pass is not refused by who computes it.
+static_assert(max_biased_tokens <= infer::max_biased_tokens && max_top_logprobs <= infer::max_top);
 
 infer::Request request_of(const Job& job, std::size_t context) {
     const Sampling& wanted = job.task.sampling;

@@ -3,6 +3,7 @@
 #include "infer/engine.h"
 #include "infer/scheduler.h"
 #include "infer/tensor_model.h"
+#include "plan/integers.h"
 #include "tensor/wire.h"
 
 #include <algorithm>
@@ -19,7 +20,13 @@ constexpr std::uint64_t slow_ns = 2'000'000;
 constexpr std::uint64_t most_bytes_per_s = 1'000'000'000'000;
 // Where nobody has measured a disk.
 constexpr std::uint64_t likely_disk_bytes_per_s = 500'000'000;
-constexpr std::uint64_t max_sequences = 1024;
+// So many that a pass has room for a token of each, and for a guess at its next one.
+constexpr std::uint64_t max_sequences = infer::Engine::max_tokens / 2;
+// Of what members say: beyond these nobody computes anything, and plans would leave their numbers.
+constexpr std::uint64_t least_weight_bytes_per_s = 1000;
+constexpr std::uint64_t most_told_ns = 600'000'000'000;
+constexpr std::uint64_t max_told_links = 256;
+constexpr std::uint64_t most_memory_bytes = std::uint64_t{1} << 50;
 
 const wire::Able::Link* link_of(const Fact& from, NodeId to) {
     const auto& links = from.able.links();
@@ -77,6 +84,39 @@ void set_range(wire::Division::Range& range, const infer::Extent& extent) {
 
 infer::Extent extent_of(const wire::Division::Range& range) {
     return {.first = range.first(), .count = range.count()};
+}
+
+// Whether extents, in any order, are all of the whole, each part once.
+bool make_up(std::vector<infer::Extent> extents, const infer::Extent& whole) {
+    std::erase_if(extents, [](const infer::Extent& each) { return each.count == 0; });
+    std::ranges::sort(extents, {}, &infer::Extent::first);
+    std::int64_t at = whole.first;
+    for (const infer::Extent& each : extents) {
+        if (each.first != at) return false;
+        at = each.end();
+    }
+    return at == whole.end();
+}
+
+// Whether sums come from everybody to one root. Those that nobody is below are taken away, and then those that were
+// above these alone: of a tree the root is left.
+bool is_tree(const wire::Division& division) {
+    const auto count = static_cast<std::uint32_t>(division.members_size());
+    const auto parent_of = [&](std::uint32_t place) { return division.members(static_cast<int>(place)).parent(); };
+    std::vector<std::uint32_t> below(count);
+    std::uint32_t roots = 0;
+    for (std::uint32_t place = 0; place < count; ++place) {
+        const std::uint32_t parent = parent_of(place);
+        if (parent >= count) return false;
+        if (parent == place) ++roots;
+        ++below[parent];
+    }
+    std::vector<std::uint32_t> taken;
+    for (std::uint32_t place = 0; place < count; ++place)
+        if (below[place] == 0) taken.push_back(place);
+    for (std::size_t i = 0; i < taken.size(); ++i)
+        if (const std::uint32_t parent = parent_of(taken[i]); --below[parent] == 0) taken.push_back(parent);
+    return roots == 1 && taken.size() == count - 1;
 }
 
 // Of those who compute, one that everybody can reach: the leader, if it is among them.
@@ -184,30 +224,80 @@ double predicted_s(const wire::Division& division) {
     return 1e-9 * static_cast<double>(division.predicted_ns());
 }
 
+Result<void> check_able(const infer::Config& config, const wire::Able& able) {
+    const auto words = [](const std::string& what, std::uint64_t said, std::uint64_t least, std::uint64_t most) {
+        return Error{"it says that " + what + " " + std::to_string(said) + ", which is not from " +
+                     std::to_string(least) + " to " + std::to_string(most)};
+    };
+    const struct {
+        const char* what;
+        std::uint64_t said, least, most;
+    } ranges[] = {
+        {"the bytes that it multiplies in a second are", able.weight_bytes_per_s(), least_weight_bytes_per_s,
+         plan::fastest_bytes_per_s},
+        {"the bytes that it multiplies in a second of a prompt are", able.prompt_bytes_per_s(), 0,
+         plan::fastest_bytes_per_s},
+        {"the bytes that its disk reads in a second are", able.disk_bytes_per_s(), 0, plan::fastest_bytes_per_s},
+        {"the nanoseconds of its phases are", able.phase_ns(), 0, most_told_ns},
+        {"the bytes of its memory are", able.memory_bytes(), 0, most_memory_bytes},
+        {"the bytes of its program are", able.program_bytes(), 0, most_memory_bytes},
+        {"the thousandths of the time that it computes are", able.share_permille(), 0, 1000},
+        {"the tokens of a text are", able.context(), 1, static_cast<std::uint64_t>(config.max_context)},
+        {"the texts at once are", able.sequences(), 1, max_sequences},
+        {"its links are", static_cast<std::uint64_t>(able.links_size()), 0, max_told_links},
+    };
+    for (const auto& [what, said, least, most] : ranges)
+        if (said < least || said > most) return words(what, said, least, most);
+    for (const wire::Able::Link& link : able.links())
+        for (const std::uint64_t ns : {link.little_ns(), link.much_ns(), link.sums_ns()})
+            if (ns > most_told_ns) return words("the nanoseconds of a message are", ns, 0, most_told_ns);
+    return {};
+}
+
 Result<void> check_division(const infer::Config& config, const wire::Division& division) {
-    const auto count = static_cast<std::uint32_t>(division.members_size());
+    const auto count = static_cast<std::size_t>(division.members_size());
     const auto most = static_cast<std::uint64_t>(config.max_context);
     const std::uint64_t sequences = division.sequences();
-    if (count == 0 || division.chief() >= count || sequences == 0 || sequences > max_sequences ||
-        division.context() == 0 || division.context() > most || division.batch() > infer::Engine::max_tokens ||
-        division.batch() < infer::Scheduler::min_batch(sequences))
+    if (count == 0 || count > plan::max_tensor_devices || division.chief() >= count || sequences == 0 ||
+        sequences > max_sequences || division.context() == 0 || division.context() > most ||
+        division.batch() > infer::Engine::max_tokens || division.batch() < infer::Scheduler::min_batch(sequences))
         return Error{"a division of the model makes no sense"};
-    std::uint32_t roots = 0;
+    std::vector<NodeId> nodes = members_of(division);
+    std::ranges::sort(nodes);
+    if (std::ranges::adjacent_find(nodes) != nodes.end()) return Error{"a division of the model has a member twice"};
+    if (!division.direct() && !is_tree(division)) return Error{"a division of the model has no way for its sums"};
+    const infer::Slice whole = infer::whole(config);
+    std::vector<infer::Extent> heads, ffn, vocab;
     for (std::size_t place = 0; place < count; ++place) {
-        // Who follows its parents comes to the root.
-        std::size_t at = place;
-        for (std::uint32_t steps = 0; steps < count && at < count; ++steps)
-            at = division.members(static_cast<int>(at)).parent();
-        if (at >= count || division.members(static_cast<int>(at)).parent() != at)
-            return Error{"a division of the model has no way for its sums"};
         const infer::Slice slice = slice_of(division, place);
         CHAOS_CHECK(infer::check_slice(config, slice));
-        if (division.whole_heads() && slice.vocab != infer::whole(config).vocab)
+        if (division.whole_heads() && slice.vocab != whole.vocab)
             return Error{"a division of the model lacks a part of a head"};
-        if (division.members(static_cast<int>(place)).parent() == place) ++roots;
+        heads.push_back(slice.heads);
+        ffn.push_back(slice.ffn);
+        vocab.push_back(slice.vocab);
     }
-    if (!division.direct() && roots != 1) return Error{"a division of the model has no way for its sums"};
+    if (!make_up(std::move(heads), whole.heads) || !make_up(std::move(ffn), whole.ffn) ||
+        (!division.whole_heads() && !make_up(std::move(vocab), whole.vocab)))
+        return Error{"a division of the model has parts of it twice, or lacks some"};
     return {};
+}
+
+std::uint64_t longest_message_bytes(const infer::Config& config, const wire::Division& division) {
+    const auto members = static_cast<std::uint64_t>(division.members_size());
+    const auto width = static_cast<std::uint64_t>(config.width);
+    const auto vocab = static_cast<std::uint64_t>(config.vocab);
+    // In lists of what each member says: its place, and how many bytes follow.
+    constexpr std::uint64_t entry_bytes = 2 * sizeof(std::uint64_t);
+    const std::uint64_t sums = division.batch() * width * sizeof(std::int64_t);
+    const std::uint64_t words = members * entry_bytes + max_work_bytes;
+    if (division.whole_heads()) return sums + words;
+    // Of each text the next token and what was guessed; a logit, where not all are told, with its token.
+    const std::uint64_t rows = std::min<std::uint64_t>(
+        division.batch(), infer::Scheduler::min_batch(division.sequences()) + division.sequences());
+    constexpr std::uint64_t number_bytes = sizeof(std::uint32_t);
+    const std::uint64_t logits = rows * vocab * (number_bytes + sizeof(float));
+    return std::max(sums + words, members * (entry_bytes + (2 + rows) * number_bytes) + logits);
 }
 
 infer::Slice slice_of(const wire::Division& division, std::size_t place) {

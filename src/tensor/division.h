@@ -24,9 +24,12 @@ using cluster::NodeId;
 // Computed at once: more are hardly faster, and take memory for what they add up.
 inline constexpr std::size_t batch_tokens = 64;
 
+// Whether what a member says of itself can be planned with, or why not.
+[[nodiscard]] Result<void> check_able(const infer::Config& config, const wire::Able& able);
+
 struct Fact {
     NodeId node;
-    wire::Able able;
+    wire::Able able;  // checked
 };
 
 struct Divided {
@@ -48,8 +51,10 @@ void predict_anew(const infer::Config& config, std::span<const infer::PackedTens
 // What a token is expected to take.
 [[nodiscard]] double predicted_s(const wire::Division& division);
 
-// Whether somebody else's division can be computed.
+// Whether somebody else's division can be computed, and gives all of the model to somebody once.
 [[nodiscard]] Result<void> check_division(const infer::Config& config, const wire::Division& division);
+// The longest message that those who compute so have for each other (exchange.h).
+[[nodiscard]] std::uint64_t longest_message_bytes(const infer::Config& config, const wire::Division& division);
 // By the place of a member.
 [[nodiscard]] infer::Slice slice_of(const wire::Division& division, std::size_t place);
 // The place of a node; as many as there are members where it is none.

@@ -110,23 +110,32 @@ void LinkExchange::send(NodeId to, std::uint64_t number, Way way, const Bytes& b
     }
 }
 
+bool LinkExchange::is_waited_for(NodeId from, std::uint32_t way) const {
+    const auto found = std::ranges::find(group_.members, from);
+    const auto place = static_cast<std::size_t>(found - group_.members.begin());
+    if (found == group_.members.end() || place == group_.self) return false;
+    if (is_direct()) return way == up;
+    if (way == up) return group_.parents[place] == group_.self;
+    return way == down && group_.parents[group_.self] == place;
+}
+
 net::BulkReceiver::Place LinkExchange::place_for(NodeId from, const net::BulkHead& head) {
     if (head.first > group_.generation) return {.kind = Place::Kind::wait};
-    const bool member = std::find(group_.members.begin(), group_.members.end(), from) != group_.members.end();
     const std::uint64_t first = std::uint64_t{head.fifth} * net::max_bulk_bytes;
-    if (head.first < group_.generation || !error_.empty() || !member || head.second <= finished_ ||
-        head.second > finished_ + most_ahead || head.third > group_.max_message_bytes || head.fourth > down ||
+    if (head.first < group_.generation || !error_.empty() || !is_waited_for(from, head.fourth) ||
+        head.second <= finished_ || head.second > finished_ + most_ahead || head.third > group_.max_message_bytes ||
         first >= head.third || head.bytes != std::min<std::uint64_t>(net::max_bulk_bytes, head.third - first))
         return {.kind = Place::Kind::skip};
     Incoming& message = incoming_[{head.second, from, head.fourth}];
-    if (message.bytes.empty()) {
-        message.bytes.resize(head.third);
+    if (message.memory == nullptr) {
+        message.memory = std::make_unique_for_overwrite<std::byte[]>(head.third);
+        message.bytes = {message.memory.get(), head.third};
         message.frames.resize(frames_of(head.third));
     }
     if (message.bytes.size() != head.third || message.frames[head.fifth]) return {.kind = Place::Kind::skip};
     message.frames[head.fifth] = true;
     ++message.being_read;
-    return {.kind = Place::Kind::here, .at = std::span(message.bytes).subspan(first, head.bytes)};
+    return {.kind = Place::Kind::here, .at = message.bytes.subspan(first, head.bytes)};
 }
 
 LinkExchange::Incoming* LinkExchange::being_read(NodeId from, const net::BulkHead& head) {
@@ -161,14 +170,14 @@ void LinkExchange::bury(std::map<Key, Incoming>::iterator end) {
     incoming_.erase(incoming_.begin(), end);
 }
 
-const std::vector<std::byte>* LinkExchange::here(std::uint64_t number, NodeId from, Way way) const {
+std::optional<std::span<const std::byte>> LinkExchange::here(std::uint64_t number, NodeId from, Way way) const {
     const auto found = incoming_.find({number, from, way});
     const bool whole = found != incoming_.end() && found->second.arrived == found->second.bytes.size();
-    return whole ? &found->second.bytes : nullptr;
+    return whole ? std::optional<std::span<const std::byte>>(found->second.bytes) : std::nullopt;
 }
 
 bool LinkExchange::all_here(std::uint64_t number, std::span<const NodeId> from) const {
-    return std::all_of(from.begin(), from.end(), [&](NodeId each) { return here(number, each, up) != nullptr; });
+    return std::all_of(from.begin(), from.end(), [&](NodeId each) { return here(number, each, up).has_value(); });
 }
 
 // It is over: what came of it, and of those before, is not needed any more.
@@ -237,7 +246,7 @@ Result<void> LinkExchange::begin_sum(std::span<std::int64_t> sums, bool last) {
 
 Result<void> LinkExchange::add(Sum& sum, std::span<const NodeId> from) {
     for (const NodeId peer : from) {
-        const std::vector<std::byte>& theirs = *here(sum.number, peer, up);
+        const std::span<const std::byte> theirs = *here(sum.number, peer, up);
         CHAOS_TRY(const auto attached, attached_to(sum, theirs));
         sum.attached.insert(sum.attached.end(), attached.begin(), attached.end());
         const auto* values = reinterpret_cast<const std::int64_t*>(theirs.data());
@@ -264,7 +273,7 @@ Result<void> LinkExchange::advance(Sum& sum) {
 
 bool LinkExchange::is_complete(const Sum& sum) const {
     if (is_direct()) return all_here(sum.number, others());
-    return is_root() ? sum.told : here(sum.number, parent(), down) != nullptr;
+    return is_root() ? sum.told : here(sum.number, parent(), down).has_value();
 }
 
 Result<void> LinkExchange::end_sum() {
@@ -281,11 +290,11 @@ Result<void> LinkExchange::end_sum() {
     if (is_direct()) {
         CHAOS_CHECK(add(sum, others()));
     } else if (!is_root()) {
-        const std::vector<std::byte>& all = *here(sum.number, parent(), down);
+        const std::span<const std::byte> all = *here(sum.number, parent(), down);
         CHAOS_TRY(const auto attached, attached_to(sum, all));
         sum.attached.assign(attached.begin(), attached.end());
         std::memcpy(sum.ours.data(), all.data(), sum.ours.size_bytes());
-        const Bytes message = std::make_shared<const std::vector<std::byte>>(all);
+        const Bytes message = std::make_shared<const std::vector<std::byte>>(all.begin(), all.end());
         for (const NodeId child : children()) send(child, sum.number, down, message);
     }
     if (sum.last) {
@@ -333,13 +342,14 @@ Result<void> LinkExchange::collect_by_tree(std::vector<std::byte> ours) {
     const std::vector<NodeId> below = children();
     CHAOS_CHECK(wait([&] { return all_here(number_, below); }));
     for (const NodeId child : below) {
-        const std::vector<std::byte>& theirs = *here(number_, child, up);
+        const std::span<const std::byte> theirs = *here(number_, child, up);
         ours.insert(ours.end(), theirs.begin(), theirs.end());
     }
     if (!is_root()) {
         send(parent(), number_, up, std::make_shared<const std::vector<std::byte>>(std::move(ours)));
-        CHAOS_CHECK(wait([&] { return here(number_, parent(), down) != nullptr; }));
-        ours = *here(number_, parent(), down);
+        CHAOS_CHECK(wait([&] { return here(number_, parent(), down).has_value(); }));
+        const std::span<const std::byte> theirs = *here(number_, parent(), down);
+        ours.assign(theirs.begin(), theirs.end());
     }
     const Bytes all = std::make_shared<const std::vector<std::byte>>(std::move(ours));
     for (const NodeId child : below) send(child, number_, down, all);

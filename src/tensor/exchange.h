@@ -1,5 +1,5 @@
 // tensor/ computes one model on several nodes: they divide it between them, exchange sums over their links, heal when
-// one is lost. It may call infer, live, collective, plan and net; serve, node and cli call it.
+// one is lost. It may call infer, live, plan and net; serve, node and cli call it.
 //
 // Read in this order: exchange.h (this file: sums and logits over links), rounds.h (what keeps the cluster's core
 // going where nothing is trained), session.h (who computes what, and when), gateway.h (how texts are asked for).
@@ -11,12 +11,18 @@
 //
 // It is integers that are added, so both give the same.
 //
+// collective/ adds up gradients: floats, in the order of a schedule, encoded on the way, in chunks whose sizes all know
+// beforehand, while other threads compute. Here whoever computes waits, a hundred times per token, for a few kilobytes
+// with words of any length behind them, and every turn of a thread would show. So these sums have an exchange of their
+// own, over the same links.
+//
 // A message is cut into bulk frames of gradients:
 //
 //   first: generation | second: number | third: bytes in all | fourth: up or down | fifth: which frame
 //
 // Those of an earlier generation are skipped, those of a later one wait on their connection until it has begun here.
-// Within a generation a member is never more than a few messages ahead, because it needs ours to go on.
+// Within a generation a member is never more than a few messages ahead, because it needs ours to go on. What nobody
+// waits for is skipped, too: of who is no neighbour in the tree, the wrong way, or longer than anybody has to say.
 //
 // Whoever computes waits here, and runs the loop meanwhile: no other thread is woken for a message, and whatever else
 // happens on the loop goes on. So these calls are made in the loop's thread, but never by a handler of it.
@@ -97,9 +103,10 @@ private:
         std::uint32_t way = up;
         auto operator<=>(const Key&) const = default;
     };
-    // A message that comes, or has come.
+    // A message that comes, or has come. Its memory is not filled beforehand: what does not come takes none.
     struct Incoming {
-        std::vector<std::byte> bytes;
+        std::unique_ptr<std::byte[]> memory;
+        std::span<std::byte> bytes;
         std::vector<bool> frames;    // that have a place, or are here
         std::size_t arrived = 0;     // bytes
         std::size_t being_read = 0;  // frames that the network writes to
@@ -120,7 +127,8 @@ private:
     [[nodiscard]] std::vector<NodeId> children() const;
     [[nodiscard]] std::vector<NodeId> others() const;
     void send(NodeId to, std::uint64_t number, Way way, const Bytes& bytes);
-    [[nodiscard]] const std::vector<std::byte>* here(std::uint64_t number, NodeId from, Way way) const;
+    [[nodiscard]] bool is_waited_for(NodeId from, std::uint32_t way) const;
+    [[nodiscard]] std::optional<std::span<const std::byte>> here(std::uint64_t number, NodeId from, Way way) const;
     [[nodiscard]] bool all_here(std::uint64_t number, std::span<const NodeId> from) const;
     [[nodiscard]] Result<void> advance(Sum& sum);
     [[nodiscard]] Result<void> add(Sum& sum, std::span<const NodeId> from);

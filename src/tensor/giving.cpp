@@ -1,6 +1,7 @@
 #include "tensor/giving.h"
 
 #include "cluster/id.h"
+#include "tensor/wire.h"
 
 #include <boost/asio/post.hpp>
 
@@ -14,10 +15,6 @@ namespace {
 constexpr std::size_t max_wishes_each = 256;
 // On their way to one peer. Links keep what they sent until it is confirmed, some MiB on each connection.
 constexpr std::uint64_t max_bytes_each = 32 << 20;
-
-std::string to_wire(const Digest& digest) {
-    return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
 
 // What was read for a wish.
 struct Read {

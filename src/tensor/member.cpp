@@ -12,10 +12,6 @@ namespace {
 // Nothing is lost with a node that goes: the others find out.
 constexpr std::chrono::seconds longest_leave{5};
 
-std::string bytes_text(const Digest& digest) {
-    return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
-
 }  // namespace
 
 Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
@@ -26,7 +22,7 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
       context_(options.session.context),
       vocab_(subject.config.vocab),
       leave_limit_(loop),
-      identity_(bytes_text(infer::identity_of(source.manifest))),
+      identity_(to_wire(infer::identity_of(source.manifest))),
       exchange_(loop),
       member_(loop, key, credential, infer::identity_of(source.manifest), options.live, *this, *this),
       rounds_(
@@ -141,6 +137,7 @@ void Member::end(Result<void> how) {
 // ---- what the core orders
 
 void Member::adopted(const ViewPtr& view) {
+    rounds_.adopted(view);
     session_.adopted(view);
     if (leaving_ && is_alone()) end({});
 }
@@ -184,7 +181,7 @@ void Member::link_down(NodeId peer) {
 void Member::received(NodeId from, std::span<const std::uint8_t> message) {
     const auto work = work_from(message);
     if (!work) return note(cluster::brief(from) + ": " + work.error().message);
-    if (work->has_round()) return rounds_.received(work->round());
+    if (work->has_round()) return rounds_.received(from, work->round());
     if (work->has_echo()) return echoes_.received(from, work->echo());
     if (work->has_units()) return holdings_.received(from, work->units());
     if (work->has_model_ask()) {

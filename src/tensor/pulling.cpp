@@ -2,6 +2,7 @@
 
 #include "cluster/id.h"
 #include "tensor/giving.h"
+#include "tensor/wire.h"
 
 #include <boost/asio/post.hpp>
 
@@ -24,10 +25,6 @@ constexpr double most_duplicated = 0.03;
 constexpr std::uint64_t least_duplicated_bytes = 1 << 20;
 constexpr milliseconds tick_interval{100};
 constexpr milliseconds holdings_interval{1000};
-
-std::string to_wire(const Digest& digest) {
-    return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
 
 double seconds(std::chrono::nanoseconds duration) {
     return std::chrono::duration<double>(duration).count();

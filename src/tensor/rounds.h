@@ -8,6 +8,10 @@
 // Rounds are slow, a few in a second, unless somebody is to be let in. A round that was interrupted is begun anew under
 // the next view; one that somebody saw the end of is over for everybody.
 //
+// Only active members of the view are believed, and only what can be: a round ends with the last of them, so nobody is
+// far ahead of another. A newcomer does not know yet where they are. It hears all of them, or those that speak within a
+// while, and believes the one in the middle: one among several that says what is not so does not lead it astray.
+//
 // Everything is called in the loop's thread.
 #pragma once
 
@@ -21,6 +25,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -46,7 +51,8 @@ public:
     void take_result(std::uint64_t step);
     void begin_sync();
     void activated(std::uint64_t first_step);
-    void received(const wire::Round& message);
+    void adopted(const ViewPtr& view);
+    void received(NodeId from, const wire::Round& message);
 
 private:
     // How far it is: the newest that was heard of, too.
@@ -56,20 +62,31 @@ private:
         ViewPtr view;
         std::set<NodeId> done;
     };
+    // Until its first round.
+    struct Newcomer {
+        std::map<NodeId, std::uint64_t> steps;  // that its neighbours are at, as they say
+        std::chrono::steady_clock::time_point hears_since;
+        bool synced = false;
+        std::uint64_t applied = 0;
+        std::optional<std::uint64_t> first_step;  // once it was let in
+    };
     void tell();
     void say_done();
     void look();
     void wait(std::chrono::milliseconds pause, void (Rounds::*then)());
+    [[nodiscard]] bool is_member(NodeId node) const;
+    [[nodiscard]] bool can_be(std::uint64_t step) const;
+    void received_by_newcomer(NodeId from, std::uint64_t step);
+    void sync();
     void follow();
 
     NodeId self_;
     Callbacks callbacks_;
     boost::asio::steady_timer timer_;
+    ViewPtr view_;  // the newest
     std::optional<Current> current_;
-    bool syncing_ = false;
-    std::optional<std::uint64_t> first_step_;  // of a newcomer that was let in
-    std::uint64_t applied_ = 0;                // by a newcomer
-    std::uint64_t newest_ = 0;                 // step that somebody is at
+    std::uint64_t newest_ = 0;  // step that somebody is at
+    std::optional<Newcomer> newcomer_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

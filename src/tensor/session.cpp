@@ -124,6 +124,7 @@ void Session::adopted(const ViewPtr& view) {
         if (!all_there || leader() != team_->leader || !view_->is_active(team_->chief))
             break_up("there is another view");
     }
+    forget_askers_that_are_gone();
     tell_able();
     look_at_divisions();
     lead();
@@ -145,6 +146,7 @@ void Session::measured(NodeId) {
 
 void Session::link_down(NodeId peer) {
     ables_.erase(peer);
+    unsound_.erase(peer);
     divisions_.erase(peer);
     if (needs_link_with(peer)) interrupt("the link with " + brief(peer) + " is gone");
     tell_able();
@@ -216,6 +218,13 @@ void Session::take(NodeId from, const wire::Division& division) {
 
 void Session::received(NodeId from, const wire::Work& message) {
     if (message.has_able()) {
+        if (const auto sound = check_able(subject_.config, message.able()); !sound) {
+            if (unsound_.insert(from).second)
+                ports_.note(brief(from) + " is left out when the model is divided: " + sound.error().message);
+            if (ables_.erase(from) > 0) lead();
+            return;
+        }
+        unsound_.erase(from);
         wire::Able& known = ables_[from];
         if (known.links_size() != message.able().links_size()) considered_.clear();
         const bool rehearsed = known.rehearsed() != message.able().rehearsed();
@@ -337,13 +346,7 @@ void Session::start() {
             team->group.members.push_back(node_from(member.node()));
             if (!division.direct()) team->group.parents.push_back(member.parent());
         }
-        // Sums of the largest batch, or all logits of all sequences, and commands beside them.
-        const auto tokens = static_cast<std::uint64_t>(infer::Engine::max_tokens);
-        const auto width = static_cast<std::uint64_t>(subject_.config.width);
-        const auto vocab = static_cast<std::uint64_t>(subject_.config.vocab);
-        team->group.max_message_bytes =
-            std::max<std::uint64_t>(tokens * width * sizeof(std::int64_t), tokens * (vocab + 1) * sizeof(float)) +
-            (std::uint64_t{64} << 20);
+        team->group.max_message_bytes = longest_message_bytes(subject_.config, division);
     }
     rehearsal_.reset();
     const bool stays =

@@ -197,6 +197,7 @@ private:
     };
     struct Queued {
         std::uint64_t generation = 0;
+        NodeId asker;
         wire::Command command;
     };
     // A division of the leader's that everybody prepares for.
@@ -236,6 +237,10 @@ private:
     void ask_for_all();
     void tell(NodeId to, const wire::Work& message);
     void queue(NodeId asker, const wire::Work& message);
+    void queue_drop(NodeId asker, const wire::Drop& drop);
+    [[nodiscard]] Result<void> may_wait(NodeId asker, const wire::Ask& ask) const;
+    void refuse(NodeId asker, const wire::Ask& ask, const std::string& why);
+    void forget_askers_that_are_gone();
     [[nodiscard]] wire::Commands next_commands();
     [[nodiscard]] std::string words_for(const Team& team) const;
     void start();
@@ -267,6 +272,7 @@ private:
     ViewPtr view_;
     std::map<NodeId, wire::Able> ables_;
     std::map<NodeId, wire::Division> divisions_;  // the newest of each that may lead
+    std::set<NodeId> unsound_;                    // neighbours that say what they cannot mean
     std::set<NodeId> unable_;                     // could not load what it was given, in this view
     std::uint64_t generation_ = 0;                // the newest heard of
     std::vector<NodeId> considered_;              // who could, when the leader last planned

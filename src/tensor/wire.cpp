@@ -28,6 +28,10 @@ NodeId node_from(const wire::Node& node) {
     return {node.high(), node.low()};
 }
 
+std::string to_wire(const Digest& digest) {
+    return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
 wire::Ask to_wire(const infer::Request& request) {
     wire::Ask ask;
     ask.mutable_tokens()->Add(request.prompt.begin(), request.prompt.end());

@@ -12,8 +12,15 @@ namespace {
 using cluster::brief;
 using Id = infer::Writer::Id;
 
-// What a member may have waiting with the chief: more than it computes at once.
-constexpr std::ptrdiff_t max_queued = 1024;
+// What a member may have waiting with the chief: more than is computed at once.
+constexpr std::size_t max_queued = 1024;
+constexpr std::size_t max_queued_bytes = 64 << 20;
+constexpr const char* too_long = "the text is longer than a message to those who compute it";
+
+// As it lies here: tokens are shorter on their way.
+std::size_t memory_bytes(const wire::Ask& ask) {
+    return ask.ByteSizeLong() + static_cast<std::size_t>(ask.tokens_size()) * sizeof(std::int32_t);
+}
 
 }  // namespace
 
@@ -32,16 +39,20 @@ void Session::ask_for_all() {
 
 void Session::ask_chief(Id id) {
     const infer::Request& request = texts_.at(id).request;
+    const auto cannot = [&](const std::string& why) {
+        ended(id, {.ending = infer::Ending::failed,
+                   .error = why,
+                   .prompt_tokens = request.prompt.size() - request.drawn,
+                   .reused_tokens = 0,
+                   .tokens = request.drawn});
+    };
     if (const auto sound = infer::check(request, team_->portion.context, subject_.config.vocab); !sound)
-        return ended(id, {.ending = infer::Ending::failed,
-                          .error = sound.error().message,
-                          .prompt_tokens = request.prompt.size() - request.drawn,
-                          .reused_tokens = 0,
-                          .tokens = request.drawn});
+        return cannot(sound.error().message);
     wire::Work message;
     *message.mutable_ask() = to_wire(request);
     message.mutable_ask()->set_generation(team_->generation());
     message.mutable_ask()->set_number(id);
+    if (message.ask().ByteSizeLong() > max_text_bytes) return cannot(too_long);
     tell(team_->chief, message);
 }
 
@@ -55,45 +66,109 @@ void Session::drop(Id id) {
 
 // Of the chief: what others ask for, in the order in which it comes; by those who know of a later division, too.
 void Session::queue(NodeId asker, const wire::Work& message) {
-    const std::uint64_t generation = message.has_ask() ? message.ask().generation() : message.drop().generation();
-    if (team_ != nullptr && generation < team_->generation()) return;
-    const auto is_its = [&](const Queued& each) { return node_from(each.command.asker()) == asker; };
-    if (std::ranges::count_if(queue_, is_its) >= max_queued) return;
-    if (message.has_ask() && message.ask().tokens_size() > subject_.config.max_context) return;
-    Queued queued{.generation = generation, .command = {}};
+    if (message.has_drop()) return queue_drop(asker, message.drop());
+    const wire::Ask& ask = message.ask();
+    if (team_ != nullptr && ask.generation() < team_->generation()) return;  // it asks again
+    if (const auto fits = may_wait(asker, ask); !fits) return refuse(asker, ask, fits.error().message);
+    Queued queued{.generation = ask.generation(), .asker = asker, .command = {}};
     *queued.command.mutable_asker() = to_wire(asker);
-    if (message.has_ask()) {
-        *queued.command.mutable_ask() = message.ask();
-    } else {
-        const auto waiting = std::ranges::find_if(queue_, [&](const Queued& each) {
-            return each.generation == generation && node_from(each.command.asker()) == asker &&
-                   each.command.has_ask() && each.command.ask().number() == message.drop().number();
-        });
-        if (waiting != queue_.end()) {
-            queue_.erase(waiting);
-            return;
-        }
-        *queued.command.mutable_drop() = message.drop();
-    }
+    *queued.command.mutable_ask() = ask;
     queue_.push_back(std::move(queued));
     begin_if_asked();
 }
 
-// As many texts as there is room for, and whatever is not wanted any more.
+// Whoever asks may have so much waiting, in number and in memory, and nothing that can never be computed.
+Result<void> Session::may_wait(NodeId asker, const wire::Ask& ask) const {
+    if (ask.ByteSizeLong() > max_text_bytes) return Error{too_long};
+    const auto most_context = static_cast<std::size_t>(subject_.config.max_context);
+    CHAOS_CHECK(infer::check(request_from(ask), most_context, subject_.config.vocab));
+    std::size_t texts = 1;
+    std::size_t bytes = memory_bytes(ask);
+    for (const Queued& each : queue_) {
+        if (each.asker != asker || !each.command.has_ask()) continue;
+        ++texts;
+        bytes += memory_bytes(each.command.ask());
+    }
+    if (texts > max_queued || bytes > max_queued_bytes)
+        return Error{"too many texts wait for those who compute together: ask again when some of them have ended"};
+    return {};
+}
+
+// Whoever asked would wait for ever.
+void Session::refuse(NodeId asker, const wire::Ask& ask, const std::string& why) {
+    const auto tokens = static_cast<std::uint64_t>(ask.tokens_size());
+    const infer::Ended how{.ending = infer::Ending::failed,
+                           .error = why,
+                           .prompt_tokens = tokens - std::min(tokens, ask.drawn()),
+                           .reused_tokens = 0,
+                           .tokens = ask.drawn()};
+    if (asker == self_) return ended(ask.number(), how);
+    wire::Work message;
+    message.mutable_told()->set_generation(ask.generation());
+    message.mutable_told()->set_number(ask.number());
+    *message.mutable_told()->mutable_ended() = to_wire(how);
+    (void)ports_.send(asker, message);
+}
+
+// Where its text is still waiting, that is all. Of a later division nothing else can be: a text comes before its drop.
+void Session::queue_drop(NodeId asker, const wire::Drop& drop) {
+    const auto waiting = std::ranges::find_if(queue_, [&](const Queued& each) {
+        return each.generation == drop.generation() && each.asker == asker && each.command.has_ask() &&
+               each.command.ask().number() == drop.number();
+    });
+    if (waiting != queue_.end()) {
+        queue_.erase(waiting);
+        return;
+    }
+    if (!is_chief() || drop.generation() != team_->generation()) return;
+    const auto drops = std::ranges::count_if(
+        queue_, [&](const Queued& each) { return each.asker == asker && each.command.has_drop(); });
+    if (static_cast<std::size_t>(drops) >= max_queued) return;  // more than it can have asked for
+    Queued queued{.generation = drop.generation(), .asker = asker, .command = {}};
+    *queued.command.mutable_asker() = to_wire(asker);
+    *queued.command.mutable_drop() = drop;
+    queue_.push_back(std::move(queued));
+    begin_if_asked();
+}
+
+// They may have asked for what is to come, which is not forgotten with a division. Who is not yet a member here, but
+// has a link, is coming.
+void Session::forget_askers_that_are_gone() {
+    const std::vector<NodeId> linked = ports_.linked();
+    std::erase_if(queue_, [&](const Queued& each) {
+        return view_->find(each.asker) == nullptr && std::ranges::find(linked, each.asker) == linked.end();
+    });
+}
+
+// As many texts as there is room for, and whatever is not wanted any more; not more than a message carries well.
 wire::Commands Session::next_commands() {
     wire::Commands commands;
     if (team_ == nullptr || !team_->scheduler) return commands;
     std::size_t taken = team_->scheduler->active() + team_->scheduler->waiting();
+    std::size_t bytes = 0;
+    bool full = false;
     std::deque<Queued> later;
     for (Queued& queued : queue_) {
         const bool ask = queued.command.has_ask();
-        if (queued.generation != team_->generation() || (ask && taken >= team_->portion.sequences)) {
+        if (queued.generation != team_->generation() || (ask && taken >= team_->portion.sequences) || full) {
             later.push_back(std::move(queued));
             continue;
         }
-        // Who asked for what cannot be computed has been told by its own node.
-        if (ask && !infer::check(request_from(queued.command.ask()), team_->portion.context, subject_.config.vocab))
+        if (ask) {
+            const auto sound =
+                infer::check(request_from(queued.command.ask()), team_->portion.context, subject_.config.vocab);
+            if (!sound) {
+                refuse(queued.asker, queued.command.ask(), sound.error().message);
+                continue;
+            }
+        }
+        const std::size_t more = queued.command.ByteSizeLong();
+        full = bytes > 0 && bytes + more > max_commands_bytes;
+        if (full) {
+            later.push_back(std::move(queued));
             continue;
+        }
+        bytes += more;
         if (ask) ++taken;
         *commands.add_commands() = std::move(queued.command);
     }
@@ -180,6 +255,9 @@ void Session::submit(NodeId asker, const wire::Ask& ask) {
         if (how.ending == infer::Ending::failed && exchange_.interrupted()) return;
         if (then) then(how);
     };
+    // The chief counts, as everybody does.
+    if (team_->scheduler->active() + team_->scheduler->waiting() >= team_->portion.sequences)
+        return ports_.note(brief(team_->chief) + " begins more texts than there is room for");
     const auto id = team_->scheduler->submit(request_from(ask), std::move(listener));
     if (id)
         team_->ids[key] = *id;

@@ -21,10 +21,12 @@ void check_slices(const wire::Division& division) {
     }
 }
 
-// Three neighbours told it, the last of them something strange.
+// Three neighbours told it, the last of them something strange: whatever it is, the model is divided.
 void divide_among(const wire::Able& strange) {
+    const infer::Config config = infer::test::divisible_config();
     const std::vector<NodeId> nodes = {{1, 1}, {2, 2}, {3, 3}};
     std::vector<Fact> facts;
+    std::map<NodeId, wire::Able> ables;
     for (const NodeId node : nodes) {
         wire::Able able;
         able.set_weight_bytes_per_s(1'000'000'000);
@@ -37,15 +39,27 @@ void divide_among(const wire::Able& strange) {
             link.set_little_ns(50'000);
             link.set_much_ns(90'000);
         }
-        facts.push_back({.node = node, .able = node == nodes.back() ? strange : able});
+        CHAOS_ASSERT(check_able(config, able));
+        if (node == nodes.back()) able = strange;
+        if (!check_able(config, able)) continue;
+        facts.push_back({.node = node, .able = able});
+        ables[node] = able;
     }
-    const auto tensors = infer::packed_tensors(infer::test::divisible_config(), infer::Format::f32);
+    const auto tensors = infer::packed_tensors(config, infer::Format::f32);
     for (const bool everyone : {false, true}) {
-        const auto divided = divide(infer::test::divisible_config(), tensors, facts, nodes.front(), everyone);
-        if (!divided) continue;
+        auto divided = divide(config, tensors, facts, nodes.front(), everyone);
+        CHAOS_ASSERT(divided && check_division(config, divided->division));
         check_slices(divided->division);
         CHAOS_ASSERT(same(divided->division, divided->division));
+        predict_anew(config, tensors, ables, *divided);
     }
+}
+
+// A text that is computed changes nothing but its logits.
+void prefer(const infer::Request& request) {
+    std::vector<float> logits(static_cast<std::size_t>(infer::test::divisible_config().vocab));
+    const auto drawn = std::span(request.prompt).last(request.drawn);
+    infer::apply(request.preferences, drawn, logits);
 }
 
 }  // namespace
@@ -54,12 +68,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size == 0) return -1;
     const auto work = work_from({data + 1, size - 1});
     if (!work) return 0;
-    if (data[0] % 2 == 0 && work->has_division() && check_division(infer::test::divisible_config(), work->division()))
+    if (data[0] % 2 == 0 && work->has_division() && check_division(infer::test::divisible_config(), work->division())) {
         check_slices(work->division());
+        CHAOS_ASSERT(longest_message_bytes(infer::test::divisible_config(), work->division()) > max_work_bytes);
+    }
     if (data[0] % 2 == 1 && work->has_able()) divide_among(work->able());
     if (work->has_ask()) {
         const infer::Request request = request_from(work->ask());
-        if (infer::check(request, 32, infer::test::divisible_config().vocab)) (void)to_wire(request);
+        if (infer::check(request, 32, infer::test::divisible_config().vocab)) {
+            (void)to_wire(request);
+            prefer(request);
+        }
     }
     if (work->has_told()) (void)ended_from(work->told().ended());
     return 0;
@@ -103,6 +122,7 @@ std::vector<fuzz::Bytes> fuzz::seeds() {
     infer::Request request;
     request.prompt = {1, 2, 3};
     request.max_tokens = 5;
+    request.preferences = {.bias = {{7, 1.5}}, .presence_penalty = 0.5, .frequency_penalty = 0.25};
     *ask.mutable_ask() = to_wire(request);
     add(0, ask);
     return seeds;

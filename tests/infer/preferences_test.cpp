@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace {
@@ -21,6 +23,21 @@ TEST(Preferences, NoneChangeNothing) {
     EXPECT_FALSE(Preferences{}.any());
     apply({}, std::vector<chaos::text::TokenId>{0, 1}, logits);
     EXPECT_EQ(logits, (std::vector<float>{1.0F, 2.0F}));
+}
+
+TEST(Preferences, AreForTokensOfTheModelAndModerate) {
+    EXPECT_TRUE(check({.bias = {{0, -100.0}, {3, 100.0}}, .presence_penalty = -2.0, .frequency_penalty = 2.0}, 4));
+    for (const chaos::text::TokenId token :
+         {-1, 4, std::numeric_limits<chaos::text::TokenId>::min(), std::numeric_limits<chaos::text::TokenId>::max()})
+        EXPECT_FALSE(check({.bias = {{token, 1.0}}}, 4)) << token;
+    for (const double amount : {101.0, -101.0, 1e300, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+        EXPECT_FALSE(check({.bias = {{0, amount}}}, 4)) << amount;
+        EXPECT_FALSE(check({.bias = {}, .presence_penalty = amount}, 4)) << amount;
+        EXPECT_FALSE(check({.bias = {}, .frequency_penalty = amount}, 4)) << amount;
+    }
+    Preferences many;
+    for (std::size_t i = 0; i <= max_biased_tokens; ++i) many.bias[static_cast<chaos::text::TokenId>(i)] = 1.0;
+    EXPECT_FALSE(check(many, 10'000));
 }
 
 }  // namespace

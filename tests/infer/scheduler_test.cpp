@@ -56,6 +56,22 @@ Ids alone(Loaded& model, const Request& asked, bool speculate, std::uint64_t* ri
     return told.tokens;
 }
 
+TEST(Requests, AreRefusedWhereTheyWouldDoHarm) {
+    const Request sound = request({1, 2, 3}, 5);
+    EXPECT_TRUE(check(sound, 3, 4));
+    EXPECT_FALSE(check(sound, 2, 4));
+    EXPECT_FALSE(check(sound, 3, 3));
+    Request drawn = sound;
+    drawn.drawn = 3;
+    EXPECT_FALSE(check(drawn, 3, 4));
+    Request biased = sound;
+    biased.preferences.bias[1 << 30] = 1.0;
+    EXPECT_FALSE(check(biased, 3, 4));
+    Request listed = sound;
+    listed.wanted.top = max_top + 1;
+    EXPECT_FALSE(check(listed, 3, 4));
+}
+
 TEST(Scheduler, SpeculationChangesNoToken) {
     CHAOS_NEED_SHARED("models");
     std::uint64_t all_right = 0;

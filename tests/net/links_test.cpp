@@ -45,6 +45,16 @@ TEST(Links, CarryMessagesBothWays) {
     EXPECT_FALSE(pair.a.links.send(NodeId{.high = 1, .low = 1}, hello));
 }
 
+// Its receiver would drop the link, and both would make it again for the same message.
+TEST(Links, RefuseAMessageLongerThanAFrame) {
+    Pair pair;
+    EXPECT_FALSE(pair.a.links.send_work(pair.b.id, std::vector<std::uint8_t>(max_control_bytes, 7)));
+    const std::vector<std::uint8_t> hello{1, 2, 3};
+    EXPECT_TRUE(pair.a.links.send(pair.b.id, hello));
+    EXPECT_TRUE(pair.a.wait([&] { return !pair.b.messages.empty(); }));
+    EXPECT_EQ(pair.b.events.size(), 1U);
+}
+
 // Whoever answers where nobody in particular was dialled is named, though there is a link with it already; whichever of
 // the two connections stays.
 TEST(Links, WhoAnswersIsToldThoughThereIsALinkAlready) {

@@ -220,12 +220,39 @@ TEST(Exchange, WhatMakesNoSenseIsAnErrorOrSkipped) {
     EXPECT_EQ(verdict([](net::BulkHead& head) { head.second = 100; }), Kind::skip);
     EXPECT_EQ(verdict([](net::BulkHead& head) { head.third = std::uint64_t{1} << 40; }), Kind::skip);
     EXPECT_EQ(verdict([](net::BulkHead& head) { head.fourth = 2; }), Kind::skip);
+    EXPECT_EQ(verdict([](net::BulkHead& head) { head.fourth = 1; }), Kind::skip);  // nothing comes down here
     EXPECT_EQ(verdict([](net::BulkHead& head) { head.fifth = 1; }), Kind::skip);
     EXPECT_EQ(exchange.place_for(NodeId{1, 2}, good).kind, Kind::skip);
     EXPECT_EQ(verdict([](net::BulkHead&) {}), Kind::here);
     EXPECT_EQ(verdict([](net::BulkHead&) {}), Kind::skip);  // it is coming already
     exchange.begin(peers.group(0, 7, {}));
     exchange.arrived(other, good);  // of the generation before: its memory was kept until now
+}
+
+TEST(Exchange, WhoIsNoNeighbourInTheTreeIsSkipped) {
+    Peers peers(4);
+    using Kind = net::BulkReceiver::Place::Kind;
+    // 0 is above 1, which is above 2 and 3.
+    const auto verdict = [&](std::size_t self, std::size_t from, std::uint32_t way) {
+        LinkExchange& exchange = peers.peers[self]->exchange;
+        exchange.begin(peers.group(self, 1, {0, 0, 1, 1}));
+        return exchange
+            .place_for(
+                peers.peers[from]->id,
+                {.kind = net::BulkKind::gradients, .bytes = 80, .first = 1, .second = 1, .third = 80, .fourth = way})
+            .kind;
+    };
+    constexpr std::uint32_t up = 0;
+    constexpr std::uint32_t down = 1;
+    EXPECT_EQ(verdict(1, 2, up), Kind::here);
+    EXPECT_EQ(verdict(1, 0, down), Kind::here);
+    EXPECT_EQ(verdict(1, 2, down), Kind::skip);
+    EXPECT_EQ(verdict(1, 0, up), Kind::skip);
+    EXPECT_EQ(verdict(1, 1, up), Kind::skip);
+    EXPECT_EQ(verdict(0, 0, up), Kind::skip);
+    EXPECT_EQ(verdict(0, 0, down), Kind::skip);
+    EXPECT_EQ(verdict(0, 2, up), Kind::skip);
+    EXPECT_EQ(verdict(2, 3, up), Kind::skip);
 }
 
 }  // namespace

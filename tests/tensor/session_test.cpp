@@ -3,14 +3,21 @@
 
 #include "infer/small_model.h"
 #include "infer/tensor_model.h"
+#include "temporary_folder.h"
 #include "tensor/division.h"
 #include "tensor/wire.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
 
+#include <algorithm>
+#include <set>
+
 namespace chaos::tensor {
 namespace {
+
+using ::testing::HasSubstr;
 
 const NodeId leader{1, 0};
 const NodeId self{2, 0};
@@ -62,6 +69,28 @@ protected:
         return message;
     }
 
+    // A text of three tokens, so many bytes longer than it need be.
+    static wire::Work ask(std::uint64_t number, std::size_t more_bytes, std::size_t tokens = 1) {
+        infer::Request request;
+        request.prompt = {2, 3, 4};
+        request.max_tokens = tokens;
+        request.ignore_end = true;
+        wire::Work message;
+        wire::Ask& ask = *message.mutable_ask();
+        ask = to_wire(request);
+        ask.set_generation(1 << 20);
+        ask.set_number(number);
+        if (more_bytes == 0) return message;
+        // A field that nobody knows.
+        std::string bytes = ask.SerializeAsString() + "\xfa\x3f";
+        for (std::size_t left = more_bytes; left > 0; left >>= 7)
+            bytes.push_back(static_cast<char>((left & 127) | (left > 127 ? 128 : 0)));
+        bytes.append(more_bytes, 'x');
+        EXPECT_TRUE(ask.ParseFromString(bytes));
+        return message;
+    }
+    virtual Result<LoadedSlice> load() { return Error{"this is a test"}; }
+
     struct Wish {
         infer::Slice slice;
         std::function<void(const Result<void>&)> done;
@@ -91,7 +120,7 @@ protected:
          .get_rest = [] {},
          .load = [this](const Portion&) -> Result<LoadedSlice> {
              ++loads_;
-             return Error{"this is a test"};
+             return load();
          },
          .whole = [] {},
          .note = [this](const std::string& text) { notes_ += text + "\n"; },
@@ -152,6 +181,132 @@ TEST_F(Alone, TakesNoNonsense) {
     EXPECT_FALSE(session_.ready());
     session_.received(leader, division(1 << 20, 2, false));
     EXPECT_TRUE(session_.ready());
+}
+
+// Whoever says what cannot be meant is named, and has no part; what it says is not kept.
+TEST_F(Alone, LeavesOutByNameWhoSaysWhatCannotBe) {
+    wire::Work message;
+    message.mutable_able()->set_weight_bytes_per_s(1'000'000);
+    message.mutable_able()->set_context(0);
+    message.mutable_able()->set_sequences(1);
+    session_.received(leader, message);
+    session_.received(leader, message);
+    EXPECT_THAT(notes_, HasSubstr(cluster::brief(leader) + " is left out"));
+    EXPECT_THAT(notes_, HasSubstr("the tokens of a text are 0"));
+    EXPECT_EQ(std::ranges::count(notes_, '\n'), 1);  // once
+    message.mutable_able()->set_context(32);
+    session_.received(leader, message);
+    message.mutable_able()->set_phase_ns(std::uint64_t{1} << 51);
+    session_.received(leader, message);
+    EXPECT_THAT(notes_, HasSubstr("the nanoseconds of its phases"));
+}
+
+// Nobody waits for ever for what was not taken.
+TEST_F(Alone, AnswersWhatItDoesNotTake) {
+    const auto refusal = [&](const wire::Work& message) {
+        sent_.clear();
+        session_.received(leader, message);
+        if (sent_.empty()) return std::string();
+        EXPECT_EQ(sent_[0].told().generation(), message.ask().generation());
+        EXPECT_EQ(sent_[0].told().number(), message.ask().number());
+        const infer::Ended ended = ended_from(sent_[0].told().ended());
+        EXPECT_EQ(ended.ending, infer::Ending::failed);
+        return ended.error;
+    };
+    wire::Work biased = ask(1, 0);
+    (*biased.mutable_ask()->mutable_bias())[1 << 30] = 1.0;
+    EXPECT_THAT(refusal(biased), HasSubstr("there is no token"));
+    EXPECT_THAT(refusal(ask(2, max_text_bytes)), HasSubstr("longer than a message"));
+    for (std::uint64_t number = 3; number < 3 + 1024; ++number) ASSERT_EQ(refusal(ask(number, 0)), "");
+    EXPECT_THAT(refusal(ask(2000, 0)), HasSubstr("too many texts"));
+    // What is not wanted any more makes room.
+    wire::Work drop;
+    drop.mutable_drop()->set_generation(biased.ask().generation());
+    drop.mutable_drop()->set_number(3);
+    session_.received(leader, drop);
+    EXPECT_EQ(refusal(ask(2001, 0)), "");
+    EXPECT_THAT(refusal(ask(2002, 0)), HasSubstr("too many texts"));
+    // What another member asks for has room of its own.
+    session_.received({3, 0}, ask(1, 0));
+    EXPECT_EQ(sent_.size(), 1U);
+}
+
+TEST_F(Alone, LetsOnlySoMuchWait) {
+    constexpr std::size_t each = 3 << 20;
+    std::size_t taken = 0;
+    for (std::uint64_t number = 1; number <= 40; ++number) {
+        sent_.clear();
+        session_.received(leader, ask(number, each));
+        if (sent_.empty()) ++taken;
+    }
+    EXPECT_EQ(taken, (std::size_t{64} << 20) / each);
+}
+
+// It computes alone, for another that has no slice and asks it.
+class Chief : public Alone {
+protected:
+    static wire::Work all(std::uint64_t generation) {
+        wire::Work message = division(generation, 2, false);
+        message.mutable_division()->set_sequences(4);
+        auto& members = *message.mutable_division()->mutable_members();
+        members.DeleteSubrange(0, 1);
+        members[0].set_parent(0);
+        members[0].mutable_heads()->set_first(0);
+        members[0].mutable_heads()->set_count(4);
+        members[0].mutable_ffn()->set_first(0);
+        members[0].mutable_ffn()->set_count(512);
+        members[0].mutable_vocab()->set_first(0);
+        members[0].mutable_vocab()->set_count(8);
+        return message;
+    }
+    Result<LoadedSlice> load() override {
+        struct Owner {
+            infer::Pool pool{1};
+            std::optional<infer::Model> model;
+        };
+        auto owner = std::make_shared<Owner>();
+        const infer::Config config = infer::test::divisible_config();
+        const auto path = folder_.path() / "model.gguf";
+        CHAOS_CHECK(infer::write_gguf(path, infer::test::small_metadata(config, false),
+                                      infer::test::small_tensors(config, infer::StoredType::f32)));
+        CHAOS_TRY(auto file, infer::ModelFile::open(path));
+        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), owner->pool, {}));
+        return LoadedSlice{
+            .model = &*owner->model, .pool = &owner->pool, .disk_bytes_per_s = 0, .owner = std::move(owner)};
+    }
+    // Until texts can be computed.
+    void begin() {
+        session_.received(leader, all(1 << 20));
+        session_.compute();
+        ASSERT_EQ(wishes_.size(), 1U) << notes_;
+        wishes_[0].done({});
+        const auto loading = asio::make_work_guard(loop_);
+        while (!session_.ready()) loop_.run_one();
+        session_.compute();
+        ASSERT_TRUE(session_.state().whole) << notes_;
+    }
+    test::TemporaryFolder folder_;
+};
+
+// Of long texts only as many begin at once as a message carries; the others begin with the next passes.
+TEST_F(Chief, BeginsNoMoreAtOnceThanAMessageCarries) {
+    begin();
+    sent_.clear();
+    // The first begins at once, and alone; what comes meanwhile waits for the end of its pass.
+    for (std::uint64_t number = 1; number <= 3; ++number) session_.received(leader, ask(number, 600 << 10, 8));
+    std::vector<std::set<std::uint64_t>> passes;
+    while (session_.ready()) {
+        sent_.clear();
+        session_.compute();
+        std::set<std::uint64_t>& told = passes.emplace_back();
+        for (const wire::Work& each : sent_)
+            if (each.told().has_sampled()) told.insert(each.told().number());
+    }
+    using Numbers = std::set<std::uint64_t>;
+    ASSERT_GE(passes.size(), 3U) << notes_;
+    EXPECT_EQ(passes[0], Numbers{1});
+    EXPECT_EQ(passes[1], (Numbers{1, 2}));
+    EXPECT_EQ(passes[2], (Numbers{1, 2, 3}));
 }
 
 }  // namespace
