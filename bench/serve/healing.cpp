@@ -139,12 +139,16 @@ Result<double> Healing::lose(int signal) {
     const double when = seconds_now();
     nodes_[victim].process().signal(signal);
     CHAOS_CHECK(end_text(stream, at, members - 2));
-    // It comes back, as whoever starts it again after a failure would have it.
-    nodes_[victim].process().kill();
-    nodes_[victim].process().wait();
-    NodeStart start = node(victim);
-    start.join = {at.address()};
-    CHAOS_TRY(nodes_[victim], ServedNode::start(start));
+    // It comes back: by itself where it was frozen, else as whoever starts it again after a failure would have it.
+    if (signal == SIGSTOP) {
+        nodes_[victim].process().signal(SIGCONT);
+    } else {
+        nodes_[victim].process().kill();
+        nodes_[victim].process().wait();
+        NodeStart start = node(victim);
+        start.join = {at.address()};
+        CHAOS_TRY(nodes_[victim], ServedNode::start(start));
+    }
     for (const ServedNode& each : nodes_) CHAOS_CHECK(each.wait_until_with(members - 1));
     return longest_pause(stream, when).second - when;
 }

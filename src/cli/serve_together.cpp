@@ -296,8 +296,9 @@ Result<void> serve_together(const ServeOptions& given) {
     tensor::Member member(loop, identity.key, identity.credential, member_options, subject, opened.source,
                           {.load = load,
                            .whole =
-                               [&] {
-                                   if (announced) return;
+                               [&](bool whole) {
+                                   open.service->set_writes(whole);
+                                   if (!whole || announced) return;
                                    announced = true;
                                    open.service->set_generator(*generator);
                                    announce(open, generator->facts());

@@ -82,6 +82,9 @@ std::string ServingControl::why() const {
                lacking;
     }
     if (!state.whole) return "waits until those who compute have their parts; " + member_.live().core().why();
+    if (state.offers_less)
+        return "does not compute: it offers shorter texts, or fewer at once, than the others write (--context, "
+               "--parallel). It answers, and they write";
     if (!state.computes) return "does not compute: it would slow the others. It answers, and they write";
     return state.texts == 0 ? "waits for requests" : "writes";
 }

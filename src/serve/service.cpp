@@ -103,6 +103,7 @@ public:
     [[nodiscard]] HttpServer& server() { return *server_; }
     [[nodiscard]] const ServiceOptions& options() const { return options_; }
     void set_generator(Generator& generator) { generator_ = &generator; }
+    void set_writes(bool writes);
 
 private:
     // An answer under way.
@@ -122,6 +123,8 @@ private:
     [[nodiscard]] std::optional<ApiError> forbidden(const HttpRequest& request) const;
     [[nodiscard]] HttpAnswer counted(const std::string& route, HttpAnswer answer);
     void send(const std::string& route, const HttpReply& reply, const HttpAnswer& answer);
+    // A sentence; empty where texts can be written, or probably soon.
+    [[nodiscard]] std::string why_not_ready() const;
     [[nodiscard]] std::optional<HttpAnswer> refusal(const Route& route, const HttpRequest& head) const;
     [[nodiscard]] std::optional<HttpAnswer> look(const Route& route, const HttpRequest& head) const;
     void generate(Form form, const HttpRequest& request, const HttpReply& reply);
@@ -136,6 +139,7 @@ private:
     bool loopback_ = false;
     std::unique_ptr<HttpServer> server_;
     Generator* generator_ = nullptr;
+    std::optional<Clock::time_point> waits_since_;  // for the generator to write again
     Metrics metrics_;
     std::map<TalkId, Talk> talks_;
     TalkId next_talk_ = 0;
@@ -194,6 +198,19 @@ void Service::Routes::send(const std::string& route, const HttpReply& reply, con
     reply.answer(counted(route, answer));
 }
 
+void Service::Routes::set_writes(bool writes) {
+    if (writes) return waits_since_.reset();
+    if (!waits_since_) waits_since_ = Clock::now();
+}
+
+std::string Service::Routes::why_not_ready() const {
+    if (generator_ == nullptr) return "The model is being loaded; try again soon.";
+    if (!waits_since_ || Clock::now() - *waits_since_ < options_.patience) return "";
+    const auto seconds = static_cast<long>(seconds_since(*waits_since_));
+    return "Those who compute the model together have not been able to for " + std::to_string(seconds) +
+           " s; try again soon.";
+}
+
 std::optional<HttpAnswer> Service::Routes::refusal(const Route& route, const HttpRequest& head) const {
     if (head.method != route.method && !(head.method == "HEAD" && route.method == "GET")) {
         HttpAnswer wrong =
@@ -207,8 +224,10 @@ std::optional<HttpAnswer> Service::Routes::refusal(const Route& route, const Htt
     if (!route.open) {
         if (const auto error = forbidden(head)) return error_answer(*error);
     }
-    if (!route.needs_model || generator_ != nullptr) return {};
-    HttpAnswer later = error_answer(server_error(503, "The model is being loaded; try again soon."));
+    if (!route.needs_model) return {};
+    const std::string why = why_not_ready();
+    if (why.empty()) return {};
+    HttpAnswer later = error_answer(server_error(503, why));
     later.fields.emplace_back("Retry-After", "2");
     return later;
 }
@@ -228,9 +247,11 @@ std::optional<HttpAnswer> Service::Routes::look(const Route& route, const HttpRe
     if (route.path == "/livez")
         return HttpAnswer{.status = 200, .content_type = "text/plain", .body = "alive\n", .fields = {}};
     if (route.path == "/readyz") {
-        const bool ready = generator_ != nullptr;
-        const char* state = ready ? "ready\n" : "the model is being loaded\n";
-        return HttpAnswer{.status = ready ? 200U : 503U, .content_type = "text/plain", .body = state, .fields = {}};
+        const std::string why = why_not_ready();
+        return HttpAnswer{.status = why.empty() ? 200U : 503U,
+                          .content_type = "text/plain",
+                          .body = why.empty() ? "ready\n" : why + "\n",
+                          .fields = {}};
     }
     if (route.path == "/metrics") {
         const Load load = generator_ != nullptr ? generator_->load() : Load{};
@@ -389,6 +410,10 @@ void Service::run() {
 
 void Service::set_generator(Generator& generator) {
     routes_->server().post([routes = routes_.get(), &generator] { routes->set_generator(generator); });
+}
+
+void Service::set_writes(bool writes) {
+    routes_->server().post([routes = routes_.get(), writes] { routes->set_writes(writes); });
 }
 
 void Service::stop() {

@@ -4,7 +4,7 @@
 //   GET  /v1/models             POST /v1/chat/completions     POST /v1/completions       OpenAI's API (api.h)
 //   GET  /metrics               for Prometheus
 //   GET  /livez                 200: the process answers
-//   GET  /readyz                200: the model is loaded; else 503
+//   GET  /readyz                200: the model is loaded, and texts can be written; else 503
 //
 // With keys, everything but the page, /livez and /readyz needs one of them (Authorization: Bearer KEY). Pages of other
 // sites may not use the server of whoever looks at them: a request with a foreign Origin is refused; and, without keys,
@@ -29,6 +29,8 @@ struct ServiceOptions {
     std::vector<std::string> keys;
     HttpLimits limits;
     std::chrono::milliseconds grace{30'000};  // that running answers get when the server is to stop
+    // So long requests are taken while no texts can be written: those who compute together usually go on by then.
+    std::chrono::milliseconds patience{10'000};
 };
 
 class Service {
@@ -49,6 +51,9 @@ public:
     //
     // It must outlive run(), and must be gone before this object is.
     void set_generator(Generator& generator);
+    // Whether the generator can write now; it can until it is said that it cannot. Requests wait for some time, and
+    // then answers say so.
+    void set_writes(bool writes);
     void stop();
     void stop_on_signals();
 

@@ -119,9 +119,9 @@ bool is_tree(const wire::Division& division) {
     return roots == 1 && taken.size() == count - 1;
 }
 
-// Of those who compute, one that everybody can reach: the leader, if it is among them.
-std::optional<std::size_t> chief_among(const std::vector<Fact>& facts, const std::vector<std::size_t>& members,
-                                       NodeId leader) {
+// Of those who compute, by its place: the leader, if it is among them; else one that has a link with everybody, if
+// there is one.
+std::size_t chief_among(const std::vector<Fact>& facts, const std::vector<std::size_t>& members, NodeId leader) {
     std::optional<std::size_t> chief;
     for (std::size_t place = 0; place < members.size(); ++place) {
         const Fact& candidate = facts[members[place]];
@@ -130,7 +130,7 @@ std::optional<std::size_t> chief_among(const std::vector<Fact>& facts, const std
             facts, [&](const Fact& each) { return each.node == candidate.node || linked(each, candidate); });
         if (by_all && !chief) chief = place;
     }
-    return chief;
+    return chief.value_or(0);
 }
 
 plan::TensorRequest request_for(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
@@ -148,6 +148,52 @@ plan::TensorRequest request_for(const infer::Config& config, std::span<const inf
     return request;
 }
 
+// By so many tokens of prompts at once as the division says.
+Result<plan::TensorPlan> plan_once(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                                   const std::vector<Fact>& facts, bool everyone, const wire::Division& division) {
+    plan::TensorRequest request = request_for(config, tensors, facts, division);
+    request.everyone = everyone;
+    auto planned = plan::plan_tensor(request);
+    // One that has no room for any part must not keep the others from theirs.
+    if (!planned && everyone) {
+        request.everyone = false;
+        planned = plan::plan_tensor(request);
+    }
+    return planned;
+}
+
+// All compute prompts in the same pieces: many tokens at once, and by halves, so that the sums of one travel while the
+// other is computed; but fewer where that leaves somebody no room for its weights, who then streamed them once for
+// each half.
+Result<plan::TensorPlan> plan_prompts(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
+                                      const std::vector<Fact>& facts, bool everyone, wire::Division& division) {
+    const std::size_t least = infer::Scheduler::min_batch(division.sequences());
+    const std::size_t many = std::max(least, batch_tokens);
+    division.set_batch(many);
+    division.set_halves(true);
+    auto planned = plan_once(config, tensors, facts, everyone, division);
+    if (std::ranges::none_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; })) return planned;
+    wire::Division few = division;
+    few.set_batch(least);
+    few.set_halves(false);
+    auto lean = plan_once(config, tensors, facts, everyone, few);
+    const auto streams = [](const plan::TensorShare& each) { return each.streamed_bytes > 0; };
+    const bool fits = planned && std::ranges::none_of(planned->shares, streams) &&
+                      (!lean || planned->predicted_ns <= lean->predicted_ns);
+    const std::string at_once = " tokens at once";
+    if (fits || !lean) {
+        if (planned)
+            planned->reasons.push_back("prompts: " + std::to_string(many) + at_once +
+                                       ", by halves: whoever computes has room for both beside its weights");
+        return planned;
+    }
+    division = few;
+    lean->reasons.push_back("prompts: " + std::to_string(least) + at_once +
+                            ", not by halves: somebody has no room for " + std::to_string(many) +
+                            " beside its weights");
+    return lean;
+}
+
 }  // namespace
 
 Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
@@ -159,21 +205,7 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
         std::ranges::min(facts, {}, [](const Fact& each) { return each.able.context(); }).able.context());
     division.set_sequences(
         std::ranges::min(facts, {}, [](const Fact& each) { return each.able.sequences(); }).able.sequences());
-    // All compute the same: fewer tokens at once where somebody has little memory.
-    const bool little = std::ranges::any_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; });
-    const std::size_t least = infer::Scheduler::min_batch(division.sequences());
-    division.set_batch(little ? least : std::max(least, batch_tokens));
-    division.set_halves(!little);
-
-    plan::TensorRequest request = request_for(config, tensors, facts, division);
-    request.everyone = everyone;
-    auto planned = plan::plan_tensor(request);
-    // One that has no room for any part must not keep the others from theirs.
-    if (!planned && everyone) {
-        request.everyone = false;
-        planned = plan::plan_tensor(request);
-    }
-    CHAOS_TRY(divided.plan, std::move(planned));
+    CHAOS_TRY(divided.plan, plan_prompts(config, tensors, facts, everyone, division));
     const plan::TensorPlan& plan = divided.plan;
     for (const Fact& fact : facts) divided.nodes.push_back(fact.node);
 
@@ -184,9 +216,6 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
         place[i] = static_cast<std::uint32_t>(members.size());
         members.push_back(i);
     }
-    const auto chief = chief_among(facts, members, leader);
-    // Somebody would have nobody to ask: rather all compute.
-    if (!chief && !everyone) return divide(config, tensors, std::move(facts), leader, true);
     for (const std::size_t i : members) {
         wire::Division::Member& member = *division.add_members();
         const infer::Slice slice = infer::slice_of(config, plan.shares[i]);
@@ -198,7 +227,7 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
     }
     division.set_direct(plan.parent.empty());
     division.set_whole_heads(plan.whole_heads);
-    division.set_chief(static_cast<std::uint32_t>(chief.value_or(0)));
+    division.set_chief(static_cast<std::uint32_t>(chief_among(facts, members, leader)));
     division.set_predicted_ns(plan.predicted_ns);
     division.set_exchange(plan::name_of(plan.exchange));
     return divided;

@@ -38,7 +38,8 @@ struct Divided {
     std::vector<NodeId> nodes;  // of its devices
 };
 
-// `tensors` are the whole model's. The chief is `leader` where that computes, else somebody whom all can reach.
+// `tensors` are the whole model's. The chief is `leader` where that computes, else somebody who has links
+// with all, if there is one.
 // `everyone`: all compute, even where fewer were faster.
 [[nodiscard]] Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
                                      std::vector<Fact> facts, NodeId leader, bool everyone);

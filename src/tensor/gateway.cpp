@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <chrono>
 
 namespace chaos::tensor {
@@ -13,7 +14,7 @@ void Gateway::Told::tell(Id id, Event event) {
 }
 
 Result<Gateway::Id> Gateway::submit(infer::Request request, infer::Listener listener) {
-    CHAOS_CHECK(infer::check(request, context_, vocab_));
+    CHAOS_CHECK(infer::check(request, std::min(context_, told_->context_.load()), vocab_));
     const Id id = next_id_++;
     texts_.emplace(id, Text{std::move(listener), request.prompt.size(), 0});
     boost::asio::post(

@@ -9,8 +9,10 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -34,6 +36,8 @@ public:
     public:
         using Event = std::variant<infer::Sampled, infer::Ended>;
         void tell(Id id, Event event);
+        // What those who compute have room for; a gateway takes nothing that is longer.
+        void set_context(std::size_t tokens) { context_ = tokens; }
 
     private:
         friend class Gateway;
@@ -41,6 +45,7 @@ public:
         std::condition_variable changed_;
         std::deque<std::pair<Id, Event>> events_;
         bool woken_ = false;
+        std::atomic<std::size_t> context_ = SIZE_MAX;
     };
 
     // `desk` is called on the loop as long as that runs; it outlives the loop's work.

@@ -67,7 +67,13 @@ Holdings::~Holdings() {  // NOLINT(bugprone-exception-escape)
 
 void Holdings::want(const infer::Slice& slice, Done done) {
     if (has_files()) return done({});
-    wish(infer::units_of_slice(source_.image->layout(), slice), std::move(done));
+    needed_ = infer::units_of_slice(source_.image->layout(), slice);
+    wish(needed_, {}, std::move(done));
+}
+
+void Holdings::want_ahead(const infer::Slice& slice, Done done) {
+    if (has_files()) return done({});
+    wish(infer::units_of_slice(source_.image->layout(), slice), needed_, std::move(done));
 }
 
 void Holdings::want_rest() {
@@ -78,7 +84,7 @@ void Holdings::want_rest() {
     const auto space = std::filesystem::space(source_.image->folder(), error);
     if (rest == 0) return has_all();
     if (error || rest > space.available / share_of_disk || !source_.image->may_hold_all()) return;
-    wish(all, [this](const Result<void>& got) {
+    wish(all, {}, [this](const Result<void>& got) {
         if (got) return has_all();
         callbacks_.note("does without a copy of the whole model: " + got.error().message);
     });
@@ -89,32 +95,43 @@ void Holdings::has_all() {
         callbacks_.note("has all of the model: it does not need others' files any more");
 }
 
-void Holdings::wish(std::vector<bool> units, Done done) {
+void Holdings::wish(std::vector<bool> units, std::vector<bool> kept, Done done) {
     ++number_;
     pulling_.stop();
     watch_.cancel();
-    wish_ = Wish{.units = units, .done = std::move(done), .begun = Clock::now()};
-    check(std::move(units));
+    wish_ = Wish{.units = std::move(units), .kept = std::move(kept), .done = std::move(done), .begun = Clock::now()};
+    check();
 }
 
 // What this process has not compared yet, it compares.
-void Holdings::check(std::vector<bool> units) {
-    std::vector<bool> unchecked = units;
-    for (std::size_t unit = 0; unit < unchecked.size(); ++unit) unchecked[unit] = units[unit] && !checked_[unit];
-    asio::post(checker_, [this, alive = std::weak_ptr(alive_), number = number_, units = std::move(units),
+void Holdings::check() {
+    std::vector<bool> unchecked = wish_->units;
+    std::vector<bool> kept = wish_->units;
+    for (std::size_t unit = 0; unit < kept.size(); ++unit) {
+        unchecked[unit] = unchecked[unit] && !checked_[unit];
+        if (!wish_->kept.empty()) kept[unit] = kept[unit] || wish_->kept[unit];
+    }
+    asio::post(checker_, [this, alive = std::weak_ptr(alive_), number = number_, kept = std::move(kept),
                           unchecked = std::move(unchecked), image = source_.image] {
         infer::Pool pool{1};
         auto checked = std::make_shared<Result<std::size_t>>(image->check(unchecked, pool, {}));
-        if (*checked)
-            if (const auto room = image->make_room(units); !room) *checked = room.error();
-        asio::post(loop_, [this, alive, number, checked] {
+        auto room = std::make_shared<Result<void>>(*checked ? image->make_room(kept) : Result<void>());
+        asio::post(loop_, [this, alive, number, checked, room] {
             if (alive.expired() || number != number_ || !wish_) return;
             if (!*checked) return end(checked->error());
+            if (!*room) return wish_->kept.empty() ? end(room->error()) : put_off();
             if (**checked > 0)
                 callbacks_.note(std::to_string(**checked) + " pieces of the model on this disk were damaged");
             pull();
         });
     });
+}
+
+void Holdings::put_off() {
+    callbacks_.note("has no room for what it will need beside what it needs now: gets it when that is not needed");
+    const Done done = std::move(wish_->done);
+    wish_.reset();
+    done({});
 }
 
 void Holdings::pull() {

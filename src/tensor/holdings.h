@@ -4,6 +4,9 @@
 //
 //   want(slice) ──► what is here is compared with its hashes, once ──► room ──► the rest is pulled ──► done
 //
+// Room may have to be made by letting go of units. Never of those of the slice that was wanted last: it may be on its
+// way to memory, or be streamed from here.
+//
 // Everything is called, and calls back, in the loop's thread; hashing has a thread of its own.
 #pragma once
 
@@ -50,6 +53,9 @@ public:
     // Gets what a slice needs; `done` is called once all of it is here: within want() where this node has the files,
     // else later, and never where something else is wanted by then.
     void want(const infer::Slice& slice, Done done);
+    // Likewise what a slice will need that is to come after the last that was wanted. Where there is no room for both,
+    // it is done at once: it is got when it is wanted.
+    void want_ahead(const infer::Slice& slice, Done done);
     // Gets all of the model as long as nothing else is wanted, so that whoever has the files may go. Not where the disk
     // has little room for it.
     void want_rest();
@@ -67,13 +73,15 @@ private:
     using Clock = std::chrono::steady_clock;
     struct Wish {
         std::vector<bool> units;
+        std::vector<bool> kept;  // beside them; none where they are what is needed now
         Done done;
         Clock::time_point begun;
         bool pulled = false;  // something of it
     };
-    void wish(std::vector<bool> units, Done done);
+    void wish(std::vector<bool> units, std::vector<bool> kept, Done done);
     void has_all();
-    void check(std::vector<bool> units);
+    void check();
+    void put_off();
     void pull();
     void end(const Result<void>& how);
     void watch();
@@ -83,6 +91,7 @@ private:
     Callbacks callbacks_;
     std::uint64_t number_ = 0;  // of the wish: what was checked for an earlier one counts for nothing
     std::optional<Wish> wish_;
+    std::vector<bool> needed_;   // by the slice that was wanted last
     std::vector<bool> checked_;  // compared with its hash by this process
     bool said_all_ = false;
     asio::steady_timer watch_;

@@ -5,6 +5,7 @@
 #include "tensor/wire.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace chaos::tensor {
 namespace {
@@ -13,6 +14,8 @@ using cluster::brief;
 
 // Generations of a later view are later.
 constexpr unsigned attempt_bits = 20;
+// What nobody can have taken up: whoever says so must not make an end of all generations.
+constexpr std::uint64_t max_taken = std::uint64_t{1} << 63;
 // What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
 // written, where nothing is, and by what was measured.
 constexpr double worth_while_writing = 0.9;
@@ -23,22 +26,51 @@ constexpr std::chrono::minutes experience_lasts{10};
 
 }  // namespace
 
-// The active members that this one is linked with and that have told what they can do, itself included.
+// The active members that have told what they can do, this one included.
 std::vector<NodeId> Session::those_who_can() const {
-    const std::vector<NodeId> linked = ports_.linked();
     std::vector<NodeId> result;
     for (const cluster::MemberInfo& member : view_->members) {
         const NodeId node = member.id.node;
-        const bool here = node == self_ || std::ranges::find(linked, node) != linked.end();
-        if (view_->is_active(node) && here && ables_.contains(node) && !unable_.contains(node)) result.push_back(node);
+        if (view_->is_active(node) && ables_.contains(node) && !unable_.contains(node)) result.push_back(node);
     }
     return result;
+}
+
+// Those of them who may get a slice; where texts under way are to fit, and anybody has room for them, only who has.
+std::vector<Fact> Session::facts_of(const std::vector<NodeId>& members, Texts texts) const {
+    const wire::Division* group = next_ ? &*next_ : team_ != nullptr ? &team_->division : nullptr;
+    std::vector<Fact> all;
+    std::vector<Fact> enough;
+    for (const NodeId node : members) {
+        const Fact& fact = all.emplace_back(Fact{.node = node, .able = ables_.at(node)});
+        if (group == nullptr || texts == Texts::end ||
+            (fact.able.context() >= group->context() && fact.able.sequences() >= group->sequences()))
+            enough.push_back(fact);
+    }
+    std::vector<Fact> facts = enough.empty() ? std::move(all) : std::move(enough);
+    if (facts.size() <= plan::max_tensor_devices) return facts;
+    std::ranges::stable_sort(facts, std::greater(), [](const Fact& each) { return each.able.weight_bytes_per_s(); });
+    facts.resize(plan::max_tensor_devices);
+    return facts;
 }
 
 // Whether a division of ours is in force, or about to be.
 bool Session::under_way() const {
     if (next_) return next_leader_ == self_;
     return stage_ != Stage::none && stage_ != Stage::broken && team_->leader == self_;
+}
+
+// The division that is in force, or about to be.
+const wire::Division& Session::current() const {
+    return next_ ? *next_ : team_->division;
+}
+
+// Whether somebody would not heed the division that there is, because it has taken up a later one, in another line.
+bool Session::is_outdone() const {
+    return std::ranges::any_of(ables_, [&](const auto& each) {
+        return view_->is_active(each.first) && each.second.taken() > current().generation() &&
+               each.second.taken() < max_taken;
+    });
 }
 
 // The leader divides anew where another division is better than what there is.
@@ -49,24 +81,25 @@ void Session::lead() {
     const bool idle = !team_ || !team_->computing;
     const bool due = idle && Clock::now() - planned_ > replan_interval;
     if (members == considered_ && (!due || ahead_)) return;
-    std::vector<Fact> facts;
-    facts.reserve(members.size());
-    for (const NodeId node : members) facts.push_back({.node = node, .able = ables_.at(node)});
-    auto divided = tensor::divide(subject_.config, subject_.tensors, std::move(facts), self_, options_.everyone);
+    const auto divide_among = [&](std::vector<Fact> facts) {
+        return tensor::divide(subject_.config, subject_.tensors, std::move(facts), self_, options_.everyone);
+    };
+    auto divided = divide_among(facts_of(members, Texts::fit));
+    // Shorter texts are better than none.
+    if (!divided) divided = divide_among(facts_of(members, Texts::end));
     const bool again = members == considered_;
     considered_ = members;
     planned_ = Clock::now();
     ahead_.reset();
     if (!divided) return ports_.note("cannot divide the model: " + divided.error().message);
     reasons_ = divided->plan.reasons;
-    if (!under_way()) return divide(std::move(*divided));
-    const wire::Division& current = next_ ? *next_ : team_->division;
-    if (!same(divided->division, current)) {
+    if (!under_way() || is_outdone()) return divide(std::move(*divided));
+    if (!same(divided->division, current())) {
         if (is_worth_it(divided->division)) return prepare(std::move(*divided));
         if (!idle) considered_.clear();  // later, when nothing is being written
     }
     // Whoever came has to know whom to ask.
-    if (!again) send_to_all(current);
+    if (!again) send_to_all(current());
 }
 
 bool Session::is_worth_it(const wire::Division& division) const {
@@ -83,14 +116,26 @@ bool Session::is_worth_it(const wire::Division& division) const {
 void Session::send_to_all(const wire::Division& division) {
     wire::Work message;
     *message.mutable_division() = division;
-    for (const NodeId node : ports_.linked())
-        if (view_->is_active(node)) (void)ports_.send(node, message);
+    send_to_members(message);
+}
+
+void Session::send_to_members(const wire::Work& message) {
+    for (const cluster::MemberInfo& member : view_->members)
+        if (member.id.node != self_ && view_->is_active(member.id.node)) (void)ports_.send(member.id.node, message);
+}
+
+// Of a division to come.
+std::uint64_t Session::next_generation() const {
+    std::uint64_t newest = std::max(generation_, past_);
+    for (const auto& [node, able] : ables_)
+        if (able.taken() < max_taken) newest = std::max(newest, able.taken());
+    return std::max(newest + 1, view_->epoch << attempt_bits);
 }
 
 // Everybody gets what it will need, while what there is goes on.
 void Session::prepare(Divided divided) {
     wire::Division& division = divided.division;
-    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
+    generation_ = next_generation();
     division.set_generation(generation_);
     division.set_ahead(true);
     const wire::Division told = division;
@@ -101,7 +146,7 @@ void Session::prepare(Divided divided) {
 }
 
 void Session::divide(Divided divided) {
-    generation_ = std::max(generation_ + 1, view_->epoch << attempt_bits);
+    generation_ = next_generation();
     divided.division.set_generation(generation_);
     divided.division.set_ahead(false);
     ahead_.reset();
@@ -127,8 +172,7 @@ void Session::forecast() {
     wire::Work message;
     message.mutable_forecast()->set_generation(team_->generation());
     message.mutable_forecast()->set_predicted_ns(divided_->division.predicted_ns());
-    for (const NodeId node : ports_.linked())
-        if (view_->is_active(node)) (void)ports_.send(node, message);
+    send_to_members(message);
     received_forecast(self_, message.forecast());
 }
 
@@ -143,7 +187,17 @@ void Session::received_interrupted(NodeId from, const wire::Interrupted& message
     const bool prepares = ahead_ && ahead_->divided.division.generation() == message.generation();
     const bool computes = team_ != nullptr && team_->generation() == message.generation();
     const bool next = next_ && next_->generation() == message.generation();
-    if (!prepares && !computes && !next) return;
+    if (!prepares && !computes && !next) {
+        // Who is behind may not have heard.
+        if (from != self_ && under_way() && message.generation() < current().generation()) {
+            wire::Work answer;
+            *answer.mutable_division() = current();
+            (void)ports_.send(from, answer);
+        }
+        return;
+    }
+    // It asks again for what cannot be had now.
+    if (from != self_ && computes && stage_ == Stage::broken && message.why().empty()) return;
     if (!message.why().empty()) {
         ports_.note(brief(from) + " cannot compute its slice: " + printable(message.why()));
         unable_.insert(from);

@@ -51,14 +51,24 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
                          send(to, message);
                      },
                  .note = [this](const std::string& text) { note(text); }}),
+      signer_(key),
+      relay_(member_.id(), signer_,
+             {.send = [this](NodeId to, const wire::Work& message) { return send(to, message); },
+              .linked = [this] { return member_.links().peers(); },
+              .received = [this](NodeId author, const wire::Work& message) { session_.received(author, message); },
+              .lost = [this](std::uint64_t generation) { session_.lost(generation); }}),
       session_(
           loop, exchange_, member_.id(), std::move(subject), options.session,
-          {.send = [this](NodeId to,
-                          const wire::Work& message) { return member_.links().send_work(to, bytes_of(message)); },
+          {.send = [this](NodeId to, const wire::Work& message) { return relay_.send(to, message); },
+           .carried = [this](NodeId peer) { return relay_.carried(peer); },
            .linked = [this] { return member_.links().peers(); },
            .times = [this](NodeId peer) { return echoes_.times(peer); },
            .get = [this](const infer::Slice& slice,
                          std::function<void(const Result<void>&)> done) { holdings_.want(slice, std::move(done)); },
+           .get_ahead =
+               [this](const infer::Slice& slice, std::function<void(const Result<void>&)> done) {
+                   holdings_.want_ahead(slice, std::move(done));
+               },
            .get_rest = [this] { holdings_.want_rest(); },
            .load = callbacks_.load,
            .whole = callbacks_.whole,
@@ -69,8 +79,8 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
     transfers_.connect(member_.links());
 }
 
-void Member::send(NodeId to, const wire::Work& message) {
-    (void)member_.links().send_work(to, bytes_of(message));  // without a link: link_down follows
+bool Member::send(NodeId to, const wire::Work& message) {
+    return member_.links().send_work(to, bytes_of(message));
 }
 
 net::BulkReceiver& Member::receiver(const net::BulkHead& head) {
@@ -138,6 +148,7 @@ void Member::end(Result<void> how) {
 
 void Member::adopted(const ViewPtr& view) {
     rounds_.adopted(view);
+    relay_.adopted(view);
     session_.adopted(view);
     if (leaving_ && is_alone()) end({});
 }
@@ -159,6 +170,7 @@ void Member::activated(std::uint64_t first_step, const ViewPtr&) {
     rounds_.activated(first_step);
 }
 void Member::excluded(const std::string& why, bool final) {
+    relay_.adopted(nullptr);
     session_.excluded();
     rounds_.stop_step();
     note("is out: " + why + (final ? "" : "; asks to be let in again"));
@@ -184,11 +196,12 @@ void Member::received(NodeId from, std::span<const std::uint8_t> message) {
     if (work->has_round()) return rounds_.received(from, work->round());
     if (work->has_echo()) return echoes_.received(from, work->echo());
     if (work->has_units()) return holdings_.received(from, work->units());
+    if (work->has_relayed()) return relay_.received(from, work->relayed());
     if (work->has_model_ask()) {
         wire::Work answer;
         answer.mutable_model_answer()->set_identity(identity_);
         answer.mutable_model_answer()->set_name(options_.name);
-        return send(from, answer);
+        return (void)send(from, answer);
     }
     session_.received(from, *work);
 }

@@ -1,17 +1,19 @@
 // A node that computes a model with others: its place in the cluster (live/member.h), the rounds that keep that going,
-// what it has of the model (holdings.h), how far the others are (echoes.h), and the session. The loop's thread does
-// everything but load: it runs the loop and, when there is something to compute, computes, running the loop while it
-// waits for the others.
+// what it has of the model (holdings.h), how far the others are (echoes.h), how those are reached that it has no link
+// with (relay.h), and the session. The loop's thread does everything but load: it runs the loop and, when there is
+// something to compute, computes, running the loop while it waits for the others.
 //
 //   run(): ──► loop: messages, views, texts ──► session: compute ──► exchange: loop ──► ...
 #pragma once
 
 #include "live/member.h"
+#include "net/signer.h"
 #include "net/transfers.h"
 #include "tensor/echoes.h"
 #include "tensor/exchange.h"
 #include "tensor/gateway.h"
 #include "tensor/holdings.h"
+#include "tensor/relay.h"
 #include "tensor/rounds.h"
 #include "tensor/session.h"
 
@@ -37,7 +39,7 @@ public:
     struct Callbacks {
         // As the session's (session.h).
         std::function<Result<LoadedSlice>(const Portion& portion)> load;
-        std::function<void()> whole;
+        std::function<void(bool whole)> whole;
         std::function<void(const std::string& text)> note;
     };
 
@@ -83,7 +85,7 @@ private:
     void dropped(NodeId from, const net::BulkHead& head) override { receiver(head).dropped(from, head); }
     [[nodiscard]] net::BulkReceiver& receiver(const net::BulkHead& head);
 
-    void send(NodeId to, const wire::Work& message);
+    bool send(NodeId to, const wire::Work& message);
     [[nodiscard]] bool is_alone() const;
     void go();
     void end(Result<void> how);
@@ -102,6 +104,8 @@ private:
     Rounds rounds_;
     Echoes echoes_;
     Holdings holdings_;
+    net::KeySigner signer_;
+    Relay relay_;
     Session session_;
     bool leaving_ = false;
     std::optional<Result<void>> ended_;

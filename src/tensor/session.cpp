@@ -18,6 +18,8 @@ using Id = infer::Writer::Id;
 
 // What is told again.
 constexpr double worth_telling = 0.1;
+// How often a member without a part says so: what was told may have been lost on its way.
+constexpr std::chrono::seconds watch_interval{1};
 
 std::vector<std::byte> encoded(const wire::Commands& commands) {
     std::vector<std::byte> bytes(commands.ByteSizeLong());
@@ -48,11 +50,15 @@ Session::Session(asio::io_context& loop, LinkExchange& exchange, NodeId self, Su
       options_(options),
       ports_(std::move(ports)),
       told_(std::move(told)),
-      ability_(options.speed) {
+      ability_(options.speed),
+      watch_(loop) {
     exchange_.attach([this] { return is_chief() ? encoded(next_commands()) : std::vector<std::byte>(); });
 }
 
-Session::~Session() {
+// A timer that cannot be cancelled would be a broken invariant.
+Session::~Session() {  // NOLINT(bugprone-exception-escape)
+    *alive_ = false;
+    watch_.cancel();
     if (loading_.joinable()) loading_.join();
 }
 
@@ -75,6 +81,7 @@ wire::Able Session::able() const {
     able.set_disk_bytes_per_s(disk_bytes_per_s_);
     able.set_context(options_.context);
     able.set_sequences(options_.sequences);
+    able.set_taken(taken());
     for (const NodeId peer : ports_.linked()) {
         const auto times = ports_.times(peer);
         if (!times) continue;
@@ -97,6 +104,17 @@ void Session::tell_able() {
     wire::Work message;
     *message.mutable_able() = ables_[self_];
     for (const NodeId peer : linked) (void)ports_.send(peer, message);
+    tell_far_leader();
+}
+
+// Nothing says that it has come there, over others.
+void Session::tell_far_leader() {
+    const std::vector<NodeId> linked = ports_.linked();
+    const auto to = leader();
+    if (!to || *to == self_ || std::ranges::find(linked, *to) != linked.end()) return;
+    wire::Work message;
+    *message.mutable_able() = ables_[self_];
+    (void)ports_.send(*to, message);
 }
 
 void Session::tell_if_learnt() {
@@ -115,9 +133,15 @@ void Session::tell_if_learnt() {
 // ---- who is there
 
 void Session::adopted(const ViewPtr& view) {
+    if (view_ == nullptr) watch();
     view_ = view;
     unable_.clear();
     considered_.clear();
+    const std::vector<NodeId> linked = ports_.linked();
+    std::erase_if(ables_, [&](const auto& each) {
+        return each.first != self_ && view_->find(each.first) == nullptr &&
+               std::ranges::find(linked, each.first) == linked.end();
+    });
     if (stage_ != Stage::none && stage_ != Stage::broken) {
         const bool all_there =
             std::ranges::all_of(team_->group.members, [&](NodeId member) { return view_->is_active(member); });
@@ -130,9 +154,17 @@ void Session::adopted(const ViewPtr& view) {
     lead();
 }
 
+// Whoever leads the line that it comes to counts divisions without knowing of those that were taken up here.
 void Session::excluded() {
     view_ = nullptr;
+    watch_.cancel();
     break_up("this node is out");
+    past_ = taken() + 1;
+    next_.reset();
+    later_.reset();
+    ahead_.reset();
+    divided_.reset();
+    divisions_.clear();
 }
 
 void Session::link_up(NodeId) {
@@ -149,16 +181,40 @@ void Session::link_down(NodeId peer) {
     unsound_.erase(peer);
     divisions_.erase(peer);
     if (needs_link_with(peer)) interrupt("the link with " + brief(peer) + " is gone");
+    // What others said to each other over it is gone, too.
+    lost(ports_.carried(peer));
     tell_able();
     lead();
 }
 
+void Session::lost(std::uint64_t generation) {
+    if (generation == 0 || generation < taken()) return;
+    const bool goes_on = stage_ != Stage::none && stage_ != Stage::broken && team_->generation() == generation;
+    if (goes_on) return interrupt("the way between members is gone");
+    tell_interrupted(generation);
+}
+
+void Session::watch() {
+    watch_.expires_after(watch_interval);
+    watch_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code cancelled) {
+        if (cancelled || alive.expired() || view_ == nullptr) return;
+        const bool idle = (stage_ == Stage::none || stage_ == Stage::broken) && !next_;
+        if (idle && !leads() && view_->is_active(self_)) tell_interrupted(taken());
+        if (view_->is_active(self_)) tell_far_leader();
+        watch();
+    });
+}
+
 bool Session::needs_link_with(NodeId peer) const {
     if (stage_ == Stage::none || stage_ == Stage::broken) return false;
-    if (!team_->computes()) return peer == team_->chief;
+    return team_->computes() ? leans_on(peer) : peer == team_->chief;
+}
+
+// Whether sums go to it or come from it.
+bool Session::leans_on(NodeId peer) const {
     const auto& members = team_->group.members;
     const auto place = static_cast<std::size_t>(std::ranges::find(members, peer) - members.begin());
-    if (place == members.size()) return false;
+    if (place == members.size() || peer == self_) return false;
     const auto& parents = team_->group.parents;
     return parents.empty() || parents[place] == team_->group.self || parents[team_->group.self] == place;
 }
@@ -181,16 +237,17 @@ void Session::received_ahead(NodeId from, const wire::Division& division) {
         place == static_cast<std::size_t>(division.members_size()))
         return;
     // One thing after the other: what is in force comes first.
-    if (stage_ == Stage::getting || next_) {
+    if (stage_ == Stage::getting || stage_ == Stage::loading || next_) {
         later_ = division;
         return;
     }
-    ports_.get(slice_of(division, place), [this, from, generation = division.generation()](const Result<void>& got) {
-        if (!got) return tell_unable(from, generation, got.error());
-        wire::Work message;
-        message.mutable_prepared()->set_generation(generation);
-        tell(from, message);
-    });
+    ports_.get_ahead(slice_of(division, place),
+                     [this, from, generation = division.generation()](const Result<void>& got) {
+                         if (!got) return tell_unable(from, generation, got.error());
+                         wire::Work message;
+                         message.mutable_prepared()->set_generation(generation);
+                         tell(from, message);
+                     });
 }
 
 void Session::look_at_divisions() {
@@ -202,10 +259,14 @@ void Session::look_at_divisions() {
     }
 }
 
+std::uint64_t Session::taken() const {
+    const std::uint64_t team = team_ == nullptr ? 0 : team_->generation();
+    return std::max({past_, team, next_ ? next_->generation() : 0});
+}
+
 // It is taken up between passes.
 void Session::take(NodeId from, const wire::Division& division) {
-    if (next_ && next_->generation() >= division.generation()) return;
-    if (team_ != nullptr && team_->generation() >= division.generation()) return;
+    if (division.generation() <= taken()) return;
     if (const auto sound = check_division(subject_.config, division); !sound)
         return ports_.note(brief(from) + ": " + sound.error().message);
     generation_ = std::max(generation_, division.generation());
@@ -226,7 +287,8 @@ void Session::received(NodeId from, const wire::Work& message) {
         }
         unsound_.erase(from);
         wire::Able& known = ables_[from];
-        if (known.links_size() != message.able().links_size()) considered_.clear();
+        if (known.links_size() != message.able().links_size() || known.taken() < message.able().taken())
+            considered_.clear();
         const bool rehearsed = known.rehearsed() != message.able().rehearsed();
         known = message.able();
         lead();
@@ -284,22 +346,43 @@ void Session::break_up(const std::string& why) {
     if (stage_ == Stage::none || stage_ == Stage::broken) return;
     stage_ = Stage::broken;
     if (!texts_.empty()) ++healed_;
+    ports_.whole(false);
 }
 
 // The others may wait for what does not come: the leader divides anew.
 void Session::interrupt(const std::string& why) {
     break_up(why);
     considered_.clear();
+    tell_interrupted(team_->generation());
+}
+
+void Session::tell_interrupted(std::uint64_t generation) {
     wire::Work message;
-    message.mutable_interrupted()->set_generation(team_->generation());
+    message.mutable_interrupted()->set_generation(generation);
     if (const auto to = leader()) tell(*to, message);
 }
 
 // ---- between passes
 
+// Texts that others have under way would not fit.
+bool Session::offers_less(const wire::Division& division) const {
+    return options_.context < division.context() || options_.sequences < division.sequences();
+}
+
 std::string Session::words_for(const Team& team) const {
     const std::string expecting = ", expecting " + milliseconds_text(predicted_s(team.division)) + " per token";
-    if (!team.computes()) return "passes requests on to " + brief(team.chief) + expecting;
+    if (!team.computes()) {
+        const wire::Division& theirs = team.division;
+        const auto texts = [](std::uint64_t sequences, std::uint64_t context) {
+            return std::to_string(sequences) + " texts of " + std::to_string(context) + " tokens";
+        };
+        const std::string why = !offers_less(theirs)
+                                    ? ""
+                                    : " (it offers " + texts(options_.sequences, options_.context) +
+                                          ", and the others write " + texts(theirs.sequences(), theirs.context()) +
+                                          ": give it their --parallel and --context)";
+        return "passes requests on to " + brief(team.chief) + why + expecting;
+    }
     const std::size_t others = team.group.members.size() - 1;
     if (others == 0) return "computes alone" + expecting;
     const auto range = [](const infer::Extent& extent) {
@@ -413,6 +496,11 @@ void Session::take_up(Result<LoadedSlice> loaded) {
                                                              .batch = team_->portion.batch});
     if (!scheduler) return give_up(scheduler.error());
     team_->scheduler.emplace(std::move(*scheduler));
+    // A link that the leader counted on may have gone meanwhile.
+    const std::vector<NodeId> linked = ports_.linked();
+    for (const NodeId member : team_->group.members)
+        if (leans_on(member) && std::ranges::find(linked, member) == linked.end())
+            return interrupt("there is no link with " + brief(member));
     exchange_.begin(team_->group);
     wire::Work message;
     message.mutable_ready()->set_generation(team_->generation());
@@ -422,8 +510,9 @@ void Session::take_up(Result<LoadedSlice> loaded) {
 
 void Session::is_whole() {
     stage_ = Stage::whole;
+    told_->set_context(team_->portion.context);
     ports_.note(words_for(*team_));
-    ports_.whole();
+    ports_.whole(true);
     const auto later = std::exchange(later_, std::nullopt);
     if (later && later->generation() > team_->generation())
         received_ahead(team_->leader, *later);
@@ -518,6 +607,7 @@ Session::State Session::state() const {
     state.exchange = printable(team_->division.exchange());
     state.computes = team_->computes();
     state.whole = stage_ == Stage::whole;
+    state.offers_less = !state.computes && offers_less(team_->division);
     state.slice = team_->portion.slice;
     if (team_->loaded.model != nullptr) state.weight_bytes = infer::packed_bytes(team_->loaded.model->tensors());
     state.predicted_s = predicted_s(team_->division);

@@ -15,10 +15,17 @@
 // Where texts are being written and somebody comes, the leader sends its Division ahead: everybody gets what it will
 // need from those who have it, says so (Prepared), and only then passes stop for the time that loading takes.
 //
+// Not everybody has a link with the leader and the chief: what they say to each other goes over others then (relay.h).
+// Whoever loses a link that the division leans on interrupts it; whoever computes nothing and passes nothing on any
+// more says so again and again, until the leader's division comes.
+//
 // A client's text belongs to the node that holds the client's connection. When the group breaks (a member dies,
 // freezes, comes, goes; a link breaks), passes stop, the leader of the next view divides anew, and every node asks for
 // its texts again, with the tokens that were drawn so far: their keys and values are computed once more, and the text
 // goes on as if nothing had been, because a token depends on the tokens before it alone.
+//
+// Texts under way must go on: who offers shorter texts than the group has, or fewer at once, has no slice. And every
+// division is later than all that any member has taken up, in whichever line of views that was.
 //
 // Members also learn how long they really take, and tell; where another division is clearly faster, the leader divides
 // anew when nothing is being written. The first they learn before anything is written: who has a slice of a size that
@@ -49,6 +56,7 @@
 #include "proto/session.pb.h"
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -105,17 +113,21 @@ struct Subject {
 class Session final : public Desk {
 public:
     struct Ports {
-        std::function<bool(NodeId to, const wire::Work& message)> send;  // false: there is no link
+        std::function<bool(NodeId to, const wire::Work& message)> send;  // false: there is no way to it
+        // The newest generation of which something went over the link with a peer for others; 0: none.
+        std::function<std::uint64_t(NodeId peer)> carried;
         std::function<std::vector<NodeId>()> linked;
         // How long messages to a neighbour take; none where it is not known.
         std::function<std::optional<Echoes::Times>(NodeId peer)> times;
         // Brings what a slice needs onto this node's disk; `done` is called unless something else is asked for by then.
         std::function<void(const infer::Slice& slice, std::function<void(const Result<void>&)> done)> get;
+        // Likewise what will be needed, beside what is; as far as there is room for both.
+        std::function<void(const infer::Slice& slice, std::function<void(const Result<void>&)> done)> get_ahead;
         // Likewise what is not needed now, as long as nothing else is asked for.
         std::function<void()> get_rest;
         // Loads a slice; called by another thread.
         std::function<Result<LoadedSlice>(const Portion& portion)> load;
-        std::function<void()> whole;                        // texts can be written now
+        std::function<void(bool whole)> whole;              // texts can be written now; or not, until they can again
         std::function<void(const std::string& text)> note;  // one sentence
         std::function<void(const Error& why)> failed;       // this node cannot go on
     };
@@ -132,6 +144,8 @@ public:
     void excluded();
     void link_up(NodeId peer);
     void link_down(NodeId peer);
+    // Something of this generation, of others, did not find its way.
+    void lost(std::uint64_t generation);
     // Times of messages to it are known now.
     void measured(NodeId peer);
     void received(NodeId from, const wire::Work& message);
@@ -150,6 +164,7 @@ public:
         std::string exchange;         // how
         bool computes = false;        // this node is one of them
         bool whole = false;           // texts can be written
+        bool offers_less = false;     // than the others have, and so does not compute
         infer::Slice slice;
         std::uint64_t weight_bytes = 0;  // of the slice
         std::size_t texts = 0;           // asked for here
@@ -210,8 +225,15 @@ private:
     [[nodiscard]] bool leads() const { return leader() == self_; }
     [[nodiscard]] bool is_chief() const { return team_ != nullptr && team_->chief == self_; }
     [[nodiscard]] bool under_way() const;
+    [[nodiscard]] const wire::Division& current() const;
+    [[nodiscard]] bool is_outdone() const;
+    [[nodiscard]] std::uint64_t taken() const;
+    [[nodiscard]] std::uint64_t next_generation() const;
+    enum class Texts { fit, end };  // those under way
+    [[nodiscard]] std::vector<Fact> facts_of(const std::vector<NodeId>& members, Texts texts) const;
     [[nodiscard]] wire::Able able() const;
     void tell_able();
+    void tell_far_leader();
     void tell_if_learnt();
     void lead();
     [[nodiscard]] std::vector<NodeId> those_who_can() const;
@@ -228,8 +250,12 @@ private:
     void received_begin(NodeId from, const wire::Begin& message);
     void received_told(NodeId from, const wire::Told& message);
     void received_forecast(NodeId from, const wire::Forecast& message);
+    [[nodiscard]] bool leans_on(NodeId peer) const;
     [[nodiscard]] bool needs_link_with(NodeId peer) const;
     [[nodiscard]] bool all_ready() const;
+    void send_to_members(const wire::Work& message);
+    void watch();
+    void tell_interrupted(std::uint64_t generation);
     void break_up(const std::string& why);
     void interrupt(const std::string& why);
     void begin_if_asked();
@@ -242,6 +268,7 @@ private:
     void refuse(NodeId asker, const wire::Ask& ask, const std::string& why);
     void forget_askers_that_are_gone();
     [[nodiscard]] wire::Commands next_commands();
+    [[nodiscard]] bool offers_less(const wire::Division& division) const;
     [[nodiscard]] std::string words_for(const Team& team) const;
     void start();
     void load();
@@ -275,6 +302,7 @@ private:
     std::set<NodeId> unsound_;                    // neighbours that say what they cannot mean
     std::set<NodeId> unable_;                     // could not load what it was given, in this view
     std::uint64_t generation_ = 0;                // the newest heard of
+    std::uint64_t past_ = 0;                      // up to this one they are over, whoever they were of
     std::vector<NodeId> considered_;              // who could, when the leader last planned
     std::vector<std::string> reasons_;            // of that
     Clock::time_point planned_;                   // when
@@ -298,6 +326,8 @@ private:
     std::uint64_t rehearsed_bytes_ = 0;                                      // of weights, the last time
     std::map<std::pair<std::vector<NodeId>, bool>, Experience> experience_;  // by members, and whole heads
     std::uint64_t disk_bytes_per_s_ = 0;
+    asio::steady_timer watch_;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace chaos::tensor

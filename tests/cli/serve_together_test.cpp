@@ -112,11 +112,11 @@ TEST_F(ServeTogether, AStreamSurvivesTheLossOfOthers) {
     constexpr std::size_t tokens = 400;
     const Node first = start("a", {});
     const std::string alone = text_of(first.port, tokens);
-    Node second = start("b", joining(first));
-    Node third = start("c", joining(first));
+    const Node second = start("b", joining(first));
+    const Node third = start("c", joining(first));
     ASSERT_TRUE(computes_with(third, 2));
     for (const int how : {SIGKILL, SIGSTOP}) {
-        Node& victim = how == SIGKILL ? third : second;
+        const Node& victim = how == SIGKILL ? third : second;
         Client client(first.port);
         client.post("/v1/completions", request(tokens, true));
         std::string stream = client.read_until("data: ");
@@ -124,8 +124,13 @@ TEST_F(ServeTogether, AStreamSurvivesTheLossOfOthers) {
         victim.process->signal(how);
         stream += client.read_until("data: [DONE]");
         EXPECT_EQ(joined(stream), alone);
-        victim.process->signal(SIGKILL);
     }
+    // Who was only frozen comes back by itself.
+    second.process->signal(SIGCONT);
+    ASSERT_TRUE(second.process->wait_for_output("is out: "));
+    std::string& said = second.process->out;
+    said.erase(0, said.find("is out: "));
+    EXPECT_TRUE(computes_with(second, 1));
 }
 
 TEST_F(ServeTogether, TheOneThatLeadsMayGoToo) {

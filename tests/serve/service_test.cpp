@@ -244,6 +244,30 @@ TEST_F(ServiceTest, IsReadyWhenTheModelIsLoaded) {
     EXPECT_EQ(post("/v1/chat/completions", hello).status, 200);
 }
 
+TEST_F(ServiceTest, SaysWhenNothingHasBeenWrittenForTooLong) {
+    ServiceOptions options;
+    options.patience = std::chrono::milliseconds(0);
+    start({}, options);
+    service_->set_writes(false);
+    EXPECT_EQ(get("/readyz").status, 503);
+    EXPECT_EQ(get("/livez").status, 200);
+    EXPECT_EQ(get("/v1/models").status, 503);
+    const Answer refused = post("/v1/chat/completions", hello);
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_THAT(refused.head, HasSubstr("Retry-After"));
+    EXPECT_THAT(refused.body, HasSubstr("Those who compute the model together"));
+    service_->set_writes(true);
+    EXPECT_EQ(get("/readyz").status, 200);
+    EXPECT_EQ(post("/v1/chat/completions", hello).status, 200);
+}
+
+TEST_F(ServiceTest, WaitsForThoseWhoGoOnSoon) {
+    start();
+    service_->set_writes(false);
+    EXPECT_EQ(get("/readyz").status, 200);
+    EXPECT_EQ(post("/v1/chat/completions", hello).status, 200);
+}
+
 TEST_F(ServiceTest, CountsWhatItDoes) {
     start();
     post("/v1/chat/completions", hello);

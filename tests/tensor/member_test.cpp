@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <ranges>
+#include <set>
 #include <thread>
 
 namespace chaos::tensor {
@@ -38,11 +39,20 @@ struct Files {
 
 enum class Has { files, nothing };  // of the model
 
+// What is not the same in all tests.
+struct Setting {
+    cluster::Nanoseconds detect = 500 * cluster::millisecond;
+    std::uint32_t links_wanted = 16;
+    std::uint32_t links_allowed = 32;
+    std::size_t context = 256;
+    std::set<NodeId> cut_from = {};
+};
+
 // A node that runs in a thread of its own.
 class Runner {
 public:
     Runner(const SecretKey& institution, const std::filesystem::path& path, std::vector<std::string> join, Has has,
-           bool everyone, std::uint64_t bytes_per_s, cluster::Nanoseconds detect) {
+           bool everyone, std::uint64_t bytes_per_s, const Setting& setting) {
         const auto files = std::make_shared<Files>(path);
         Source source{.manifest = files->manifest, .files = nullptr, .image = nullptr};
         if (has == Has::files)
@@ -52,13 +62,20 @@ public:
         const SecretKey key = SecretKey::generate();
         MemberOptions options;
         options.live.listen = {"127.0.0.1:0"};
-        options.live.core.detect = detect;
+        options.live.core.detect = setting.detect;
+        options.live.core.fork_after = cluster::second;
+        cut_from = setting.cut_from;
+        options.live.turns_away = [this](NodeId node) {
+            const std::scoped_lock lock(mutex);
+            return cut_from.contains(node);
+        };
         options.live.core.heartbeat = 125 * cluster::millisecond;
-        options.live.core.links_wanted = 16;
+        options.live.core.links_wanted = setting.links_wanted;
+        options.live.core.links_allowed = setting.links_allowed;
         options.live.core.may_found = join.empty();
         options.join = std::move(join);
         options.session.sequences = 4;
-        options.session.context = 256;
+        options.session.context = setting.context;
         options.session.everyone = everyone;
         options.session.speed = {.weight_bytes_per_s = bytes_per_s,
                                  .prompt_bytes_per_s = bytes_per_s,
@@ -74,7 +91,7 @@ public:
                                       return load(image ? image->open_model() : infer::ModelFile::open(path),
                                                   portion.slice);
                                   },
-                              .whole = [] {},
+                              .whole = [](bool) {},
                               .note =
                                   [this](const std::string& text) {
                                       const std::scoped_lock lock(mutex);
@@ -113,10 +130,44 @@ public:
             .model = &*owner->model, .pool = &owner->pool, .disk_bytes_per_s = 0, .owner = std::move(owner)};
     }
 
-    [[nodiscard]] Session::State state() {
-        std::promise<Session::State> promise;
-        asio::post(loop, [&] { promise.set_value(member->session().state()); });
+    // By the loop.
+    template <class What>
+    [[nodiscard]] auto of_loop(const What& what) {
+        std::promise<decltype(what())> promise;
+        asio::post(loop, [&] { promise.set_value(what()); });
         return promise.get_future().get();
+    }
+    [[nodiscard]] Session::State state() {
+        return of_loop([&] { return member->session().state(); });
+    }
+    [[nodiscard]] NodeId id() { return member->live().id(); }
+    [[nodiscard]] bool is_linked_with(Runner& other) {
+        return of_loop([&] { return member->live().links().linked(other.id()); });
+    }
+    // Nothing comes of a connection between the two, until it may again.
+    void cut(Runner& other) {
+        for (const auto& [one, peer] : {std::pair{this, other.id()}, {&other, id()}}) {
+            const std::scoped_lock lock(one->mutex);
+            one->cut_from.insert(peer);
+        }
+        asio::post(loop, [this, peer = other.id()] { member->live().links().close(peer); });
+    }
+    void mend(Runner& other) {
+        for (const auto& [one, peer] : {std::pair{this, other.id()}, {&other, id()}}) {
+            const std::scoped_lock lock(one->mutex);
+            one->cut_from.erase(peer);
+        }
+    }
+    // Its loop does nothing until what is returned goes.
+    [[nodiscard]] std::shared_ptr<void> freeze() {
+        auto thaw = std::make_shared<std::promise<void>>();
+        auto frozen = std::make_shared<std::promise<void>>();
+        asio::post(loop, [frozen, thawed = std::make_shared<std::future<void>>(thaw->get_future())] {
+            frozen->set_value();
+            thawed->wait();
+        });
+        frozen->get_future().wait();
+        return {thaw.get(), [thaw](void*) { thaw->set_value(); }};
     }
 
     test::TemporaryFolder folder;
@@ -126,6 +177,7 @@ public:
     std::thread thread;
     std::mutex mutex;
     std::string notes;
+    std::set<NodeId> cut_from;
 };
 
 template <class Condition>
@@ -140,16 +192,18 @@ template <class Condition>
 
 class Team {
 public:
-    Team(const std::filesystem::path& path, std::size_t count, cluster::Nanoseconds detect = 500 * cluster::millisecond)
-        : path_(path), detect_(detect) {
+    Team(const std::filesystem::path& path, std::size_t count, const Setting& common = {})
+        : setting(common), path_(path) {
         for (std::size_t i = 0; i < count; ++i) add();
         EXPECT_TRUE(whole());
     }
     static constexpr std::uint64_t fast = 1'000'000'000'000;
-    void add(Has has = Has::files, bool everyone = true, std::uint64_t bytes_per_s = fast) {
-        runners.push_back(std::make_unique<Runner>(
-            institution_, path_, runners.empty() ? std::vector<std::string>{} : std::vector{runners.front()->address},
-            has, everyone, bytes_per_s, detect_));
+    // Joins the first, unless somebody is named.
+    void add(Has has = Has::files, bool everyone = true, std::uint64_t bytes_per_s = fast,
+             std::vector<std::string> join = {}) {
+        if (join.empty() && !runners.empty()) join = {runners.front()->address};
+        runners.push_back(
+            std::make_unique<Runner>(institution_, path_, std::move(join), has, everyone, bytes_per_s, setting));
     }
     // All compute together.
     [[nodiscard]] ::testing::AssertionResult whole() {
@@ -159,16 +213,19 @@ public:
                 return state.whole && state.members.size() == runners.size();
             });
         });
-        for (const auto& runner : runners)
-            result << "\n\n" << cluster::brief(runner->member->live().id()) << ":\n" << runner->said();
-        return result;
+        return result << said();
+    }
+    [[nodiscard]] std::string said() {
+        std::string text;
+        for (const auto& runner : runners) text += "\n\n" + cluster::brief(runner->id()) + ":\n" + runner->said();
+        return text;
     }
     std::vector<std::unique_ptr<Runner>> runners;
+    Setting setting;  // of those that are added
 
 private:
     SecretKey institution_ = SecretKey::generate();
     std::filesystem::path path_;
-    cluster::Nanoseconds detect_;
 };
 
 infer::Request request_for(const Ids& prompt, std::size_t tokens, const infer::Sampling& sampling = {}) {
@@ -365,20 +422,150 @@ TEST(Member, WhoIsToldTwiceToLeaveGoesAtOnce) {
     CHAOS_NEED_SHARED("models");
     const auto path = infer::test::gguf("qwen3-tiny-q4_0");
     const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
-    Team team(path, 2, 2 * std::chrono::nanoseconds(patience).count());
+    Team team(path, 2, {.detect = 2 * std::chrono::nanoseconds(patience).count()});
     Runner& leaver = *team.runners[1];
     Client client(leaver, request_for(prompt, 200));
     ASSERT_TRUE(comes([&] { return client.size() > 0; }));
-    std::promise<void> frozen;
-    std::promise<void> thaw;
-    asio::post(team.runners[0]->loop, [&] {
-        frozen.set_value();
-        thaw.get_future().wait();
-    });
-    frozen.get_future().wait();
+    auto frozen = team.runners[0]->freeze();
     const auto left = std::async(std::launch::async, [&] { leaver.leave(); });
     EXPECT_EQ(left.wait_for(patience), std::future_status::ready);
-    thaw.set_value();
+    frozen.reset();
+}
+
+// It is counted as lost, and finds out when it goes on.
+TEST(Member, WhoWasFrozenComesBackByItself) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 200);
+    const Ids wanted = alone(path, request);
+    Team team(path, 3);
+    for (const std::size_t who : {2U, 0U}) {  // the leader, too
+        Client client(*team.runners[1], request);
+        Client its_own(*team.runners[who], request);
+        ASSERT_TRUE(comes([&] { return client.size() > 10 && its_own.size() > 10; }));
+        auto frozen = team.runners[who]->freeze();
+        ASSERT_TRUE(client.ends()) << team.runners[1]->said();
+        EXPECT_EQ(client.drawn(), wanted);
+        EXPECT_EQ(team.runners[1]->state().members.size(), 2U);
+        frozen.reset();
+        ASSERT_TRUE(its_own.ends()) << team.runners[who]->said();
+        EXPECT_EQ(its_own.drawn(), wanted);
+        ASSERT_TRUE(team.whole());
+    }
+}
+
+// Both of its ends are alive, and have links with the third.
+TEST(Member, ALinkThatIsGoneCostsNobodyItsTexts) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 200);
+    const Ids wanted = alone(path, request);
+    Team team(path, 3);
+    std::vector<std::unique_ptr<Client>> clients;
+    for (const auto& runner : team.runners) clients.push_back(std::make_unique<Client>(*runner, request));
+    for (const auto& client : clients) ASSERT_TRUE(comes([&] { return client->size() > 10; }));
+    team.runners[0]->cut(*team.runners[2]);  // the leader's
+    for (std::size_t i = 0; i < 3; ++i) {
+        ASSERT_TRUE(clients[i]->ends()) << team.runners[i]->said();
+        EXPECT_EQ(clients[i]->drawn(), wanted);
+    }
+    // Another one, that is asked for from the beginning over the third.
+    Client later(*team.runners[2], request);
+    ASSERT_TRUE(later.ends()) << team.runners[2]->said();
+    EXPECT_EQ(later.drawn(), wanted);
+    EXPECT_FALSE(team.runners[0]->is_linked_with(*team.runners[2]));
+    team.runners[0]->mend(*team.runners[2]);
+    ASSERT_TRUE(team.whole());
+}
+
+TEST(Member, ThereMayBeMoreMembersThanLinks) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 100);
+    const Ids wanted = alone(path, request);
+    for (const bool everyone : {true, false}) {
+        Team team(path, 0, {.links_wanted = 2, .links_allowed = 4});
+        for (int i = 0; i < 6; ++i) team.add(Has::files, everyone);
+        ASSERT_TRUE(comes([&] {
+            return std::ranges::all_of(team.runners, [](const auto& runner) { return runner->state().whole; });
+        })) << team.said();
+        Runner& leader = *team.runners[0];
+        const auto links = [&] { return leader.member->live().core().view()->degree(leader.id()); };
+        EXPECT_LT(leader.of_loop(links), team.runners.size() - 1);
+        if (everyone) {
+            ASSERT_TRUE(team.whole());
+        }
+        std::vector<std::unique_ptr<Client>> clients;
+        for (const auto& runner : team.runners) clients.push_back(std::make_unique<Client>(*runner, request));
+        for (std::size_t i = 0; i < clients.size(); ++i) {
+            ASSERT_TRUE(clients[i]->ends()) << team.runners[i]->said();
+            EXPECT_EQ(clients[i]->drawn(), wanted);
+        }
+    }
+}
+
+// The smaller side has more views meanwhile than the larger one.
+TEST(Member, TwoSidesComeTogetherAgain) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 60);
+    const Ids wanted = alone(path, request);
+    Team team(path, 4);
+    for (const std::size_t here : {0U, 1U, 2U}) team.runners[here]->cut(*team.runners[3]);
+    const auto alone_with = [&](std::size_t members) {
+        return comes([&] {
+            const Session::State state = team.runners[3]->state();
+            return state.whole && state.members.size() == members;
+        });
+    };
+    ASSERT_TRUE(alone_with(1)) << team.runners[3]->said();
+    for (const std::size_t there : {0U, 1U, 2U}) team.setting.cut_from.insert(team.runners[there]->id());
+    for (int times = 0; times < 2; ++times) {
+        team.add(Has::files, true, Team::fast, {team.runners[3]->address});
+        ASSERT_TRUE(alone_with(2)) << team.runners[3]->said();
+        team.runners.pop_back();
+        ASSERT_TRUE(alone_with(1)) << team.runners[3]->said();
+    }
+    for (const std::size_t here : {0U, 1U, 2U}) team.runners[here]->mend(*team.runners[3]);
+    ASSERT_TRUE(team.whole());
+    for (const auto& runner : team.runners) {
+        Client client(*runner, request);
+        ASSERT_TRUE(client.ends()) << runner->said();
+        EXPECT_EQ(client.drawn(), wanted);
+    }
+}
+
+TEST(Member, WhoHasRoomForShorterTextsDoesNotEndThoseOfOthers) {
+    CHAOS_NEED_SHARED("models");
+    const auto path = infer::test::gguf("qwen3-tiny-q4_0");
+    const Ids prompt = infer::test::expected("qwen3-tiny")["cases"][0]["ids"].get<Ids>();
+    const auto request = request_for(prompt, 200);
+    const Ids wanted = alone(path, request);
+    Team team(path, 2);
+    Client client(*team.runners[1], request);
+    ASSERT_TRUE(comes([&] { return client.size() > 10; }));
+    team.setting.context = 64;
+    team.add();
+    ASSERT_TRUE(client.ends());
+    EXPECT_EQ(client.drawn(), wanted);
+    Runner& newcomer = *team.runners[2];
+    ASSERT_TRUE(comes([&] { return newcomer.state().offers_less; })) << newcomer.said();
+    const auto shorter = request_for(prompt, 20);
+    Client its_own(newcomer, shorter);
+    ASSERT_TRUE(its_own.ends());
+    EXPECT_EQ(its_own.drawn(), alone(path, shorter));
+    // Who has room for longer ones learns that the others have not.
+    team.setting.context = 512;
+    team.add();
+    Runner& last = *team.runners[3];
+    ASSERT_TRUE(comes([&] { return last.state().whole; })) << last.said();
+    const auto refused = last.member->writer()->submit(request_for(Ids(300, 1), 1), {});
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("has room for 256"), std::string::npos) << refused.error().message;
 }
 
 // Nobody is as fast as these say they are; they find out, and say so before anything is asked of them.

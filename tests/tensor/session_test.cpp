@@ -31,18 +31,41 @@ SessionOptions options() {
 
 class Alone : public testing::Test {
 protected:
-    Alone() {
+    Alone() { adopt(1, leader); }
+
+    void adopt(std::uint64_t epoch, NodeId longest_standing) {
         auto view = std::make_shared<cluster::View>();
-        view->epoch = 1;
+        view->epoch = epoch;
         for (const NodeId node : {leader, self}) {
             cluster::MemberInfo member;
             member.id.node = node;
             member.standing = cluster::Standing::active;
-            member.since_epoch = node == leader ? 0 : 1;
+            member.since_epoch = node == longest_standing ? 0 : 1;
             view->members.push_back(member);
         }
         cluster::complete(*view);
         session_.adopted(view);
+    }
+
+    // The last of this kind that was sent; nothing there of if there is none.
+    template <class Has>
+    [[nodiscard]] wire::Work last_sent(const Has& has) const {
+        const auto found = std::ranges::find_if(sent_.rbegin(), sent_.rend(), has);
+        return found == sent_.rend() ? wire::Work() : *found;
+    }
+    [[nodiscard]] wire::Division last_division() const {
+        return last_sent([](const wire::Work& each) { return each.has_division(); }).division();
+    }
+    static wire::Work able(std::uint64_t context, std::uint64_t taken) {
+        wire::Work message;
+        wire::Able& able = *message.mutable_able();
+        able.set_weight_bytes_per_s(1'000'000'000);
+        able.set_prompt_bytes_per_s(1'000'000'000);
+        able.set_context(context);
+        able.set_sequences(2);
+        able.set_taken(taken);
+        *able.add_links()->mutable_peer() = to_wire(self);
+        return message;
     }
 
     // Both have halves; `first` heads are the leader's.
@@ -100,6 +123,7 @@ protected:
     std::vector<wire::Work> sent_;
     std::vector<Wish> wishes_;
     std::size_t loads_ = 0;
+    bool whole_ = false;
     std::string notes_;
     Session session_{
         loop_,
@@ -113,16 +137,21 @@ protected:
                  sent_.push_back(message);
                  return true;
              },
+         .carried = [](NodeId) { return std::uint64_t{0}; },
          .linked = [] { return std::vector{leader}; },
          .times = [](NodeId) { return std::optional(Echoes::Times{}); },
          .get = [this](const infer::Slice& slice,
                        std::function<void(const Result<void>&)> done) { wishes_.push_back({slice, std::move(done)}); },
+         .get_ahead =
+             [this](const infer::Slice& slice, std::function<void(const Result<void>&)> done) {
+                 wishes_.push_back({slice, std::move(done)});
+             },
          .get_rest = [] {},
          .load = [this](const Portion&) -> Result<LoadedSlice> {
              ++loads_;
              return load();
          },
-         .whole = [] {},
+         .whole = [this](bool whole) { whole_ = whole; },
          .note = [this](const std::string& text) { notes_ += text + "\n"; },
          .failed = [](const Error& why) { ADD_FAILURE() << why.message; }},
         std::make_shared<Gateway::Told>()};
@@ -161,6 +190,112 @@ TEST_F(Alone, SaysWhyItCannotHaveItsSlice) {
     ASSERT_EQ(sent_.size(), 1U);
     EXPECT_EQ(sent_[0].interrupted().why(), "the disk is full");
     EXPECT_FALSE(session_.state().whole);
+}
+
+// What is being loaded is read from where room would be made.
+TEST_F(Alone, LoadsWhatIsInForceBeforeItGetsWhatIsToCome) {
+    session_.received(leader, division(1 << 20, 2, false));
+    session_.compute();
+    ASSERT_EQ(wishes_.size(), 1U) << notes_;
+    wishes_[0].done({});
+    session_.received(leader, division((1 << 20) + 1, 1, true));
+    EXPECT_EQ(wishes_.size(), 1U);
+    const auto loading = asio::make_work_guard(loop_);
+    while (!session_.ready()) loop_.run_one();
+}
+
+// Its own line divided later than the one that it comes to.
+TEST_F(Alone, ItsOwnLineCountsForNothingInAnother) {
+    constexpr std::uint64_t there = std::uint64_t{3} << 20;
+    constexpr std::uint64_t here = std::uint64_t{9} << 20;
+    session_.received(leader, division(here, 2, false));
+    session_.compute();
+    ASSERT_EQ(wishes_.size(), 1U) << notes_;
+    session_.excluded();
+    EXPECT_FALSE(session_.state().whole);
+    sent_.clear();
+    adopt(3, leader);
+    const std::uint64_t taken = last_sent([](const wire::Work& each) { return each.has_able(); }).able().taken();
+    EXPECT_GE(taken, here);
+    session_.received(leader, division(there, 2, false));
+    EXPECT_FALSE(session_.ready());
+    // The same number in both lines is not the same division.
+    session_.received(leader, division(here, 2, false));
+    EXPECT_FALSE(session_.ready());
+    session_.received(leader, division(taken + 1, 2, false));
+    EXPECT_TRUE(session_.ready());
+}
+
+TEST_F(Alone, WhoLeadsDividesLaterThanAnybodyHasTakenUp) {
+    adopt(2, self);
+    session_.compute();
+    const std::uint64_t before = session_.state().generation;
+    ASSERT_GT(before, 0U) << notes_;
+    const std::uint64_t theirs = std::uint64_t{9} << 20;
+    session_.received(leader, able(32, theirs));
+    EXPECT_GT(last_division().generation(), theirs) << notes_;
+    // What nobody can have taken up is not heeded.
+    const std::uint64_t now = last_division().generation();
+    session_.received(leader, able(32, UINT64_MAX));
+    EXPECT_EQ(last_division().generation(), now);
+}
+
+// Who is behind asks; nothing is divided anew for that.
+TEST_F(Alone, WhoLeadsTellsItsDivisionAgain) {
+    adopt(2, self);
+    session_.compute();
+    sent_.clear();
+    wire::Work behind;
+    behind.mutable_interrupted()->set_generation(1);
+    session_.received(leader, behind);
+    EXPECT_EQ(last_division().generation(), session_.state().generation) << notes_;
+}
+
+TEST_F(Alone, WhoHeardOfNoDivisionAsksAgain) {
+    sent_.clear();
+    const auto asked = [&] { return last_sent([](const wire::Work& each) { return each.has_interrupted(); }); };
+    while (!asked().has_interrupted()) loop_.run_one();
+    session_.received(leader, division(1 << 20, 2, false));
+    session_.compute();
+    sent_.clear();
+    loop_.run_one();
+    EXPECT_FALSE(asked().has_interrupted());
+}
+
+// The texts of the others would end, or fail.
+TEST_F(Alone, WhoOffersLessThanTheGroupHasPassesOn) {
+    adopt(2, self);
+    session_.compute();
+    ASSERT_EQ(last_division().context(), 32U) << notes_;
+    for (const std::uint64_t context : {16U, 64U}) {
+        wire::Work newcomer = able(context, 0);
+        newcomer.mutable_able()->set_weight_bytes_per_s(1'000'000'000'000);
+        session_.received(leader, newcomer);
+        adopt(context, self);  // it plans
+        if (session_.ready()) session_.compute();
+        EXPECT_EQ(last_division().context(), 32U) << notes_;
+        EXPECT_EQ(place_of(last_division(), leader) < static_cast<std::size_t>(last_division().members_size()),
+                  context > 32)
+            << context << "\n"
+            << notes_;
+    }
+}
+
+TEST_F(Alone, WhoOffersLessSaysSo) {
+    wire::Work longer = division(1 << 20, 4, false);
+    longer.mutable_division()->mutable_members()->RemoveLast();
+    longer.mutable_division()->set_context(64);
+    wire::Division::Member& all = *longer.mutable_division()->mutable_members(0);
+    all.mutable_ffn()->set_count(512);
+    all.mutable_vocab()->set_count(8);
+    session_.received(leader, longer);
+    ASSERT_TRUE(session_.ready()) << notes_;
+    session_.compute();
+    EXPECT_TRUE(whole_);
+    EXPECT_TRUE(session_.state().offers_less);
+    EXPECT_NE(notes_.find("it offers 2 texts of 32 tokens"), std::string::npos) << notes_;
+    session_.excluded();
+    EXPECT_FALSE(whole_);
 }
 
 // A division that cannot be computed, and one of somebody who does not lead.

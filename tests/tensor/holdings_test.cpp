@@ -1,0 +1,66 @@
+#include "tensor/holdings.h"
+
+#include "infer/images.h"
+#include "temporary_folder.h"
+#include "tensor/unit_node.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace chaos::tensor {
+namespace {
+
+using infer::Slice;
+
+// A slice that comes next must not take the place of the one that is being loaded, or streamed.
+TEST(Holdings, NothingOfTheSliceInForceIsLetGoForOneToCome) {
+    CHAOS_NEED_SHARED("models");
+    chaos::test::TemporaryFolder folder;
+    const infer::test::Holder holder(infer::test::model_path("llama3-shakespeare-f16"), folder / "cache");
+    const infer::Layout& layout = holder.units.layout();
+    Slice here = infer::whole(layout.outline.config);
+    Slice other = here;
+    for (const auto part : {&Slice::heads, &Slice::ffn, &Slice::vocab}) {
+        (here.*part).count /= 2;
+        (other.*part).first = (here.*part).end();
+        (other.*part).count -= (here.*part).count;
+    }
+    const std::vector<bool> units = units_of_slice(layout, here);
+    const std::uint64_t enough = bytes_of(layout, units) * 5 / 4;
+    asio::io_context loop;
+    test::UnitNode node(loop);
+    for (const bool tight : {true, false}) {
+        const std::shared_ptr<infer::Image> image =
+            infer::Image::open(folder / (tight ? "tight" : "wide"), holder.manifest,
+                               tight ? enough : infer::no_limit_bytes)
+                .value();
+        fill(*image, holder, units);
+        std::string notes;
+        Holdings holdings(loop, node.links, node.transfers,
+                          {.manifest = holder.manifest, .files = nullptr, .image = image},
+                          {.send = [](NodeId, const wire::UnitWork&) {},
+                           .note = [&](const std::string& text) { notes += text + "\n"; }});
+        std::optional<Result<void>> got;
+        holdings.want(here, [&](const Result<void>& how) { got = how; });
+        ASSERT_TRUE(net::run_until(loop, [&] { return got.has_value(); }));
+        ASSERT_TRUE(*got) << got->error().message;
+        got.reset();
+        holdings.want_ahead(other, [&](const Result<void>& how) { got = how; });
+        ASSERT_TRUE(net::run_until(loop, [&] { return got || holdings.progress(); })) << notes;
+        EXPECT_EQ(bytes_of(layout, image->missing(units)), 0U);
+        infer::Pool pool(1);
+        EXPECT_EQ(image->check(units, pool, {}).value(), 0U);
+        // There is no room for it, which is no reason to do without this node; or it waits for somebody who has it.
+        EXPECT_EQ(got.has_value(), tight) << notes;
+        if (!tight) continue;
+        EXPECT_TRUE(*got) << got->error().message;
+        // Once it is in force, the other one goes.
+        holdings.want(other, [](const Result<void>&) {});
+        ASSERT_TRUE(net::run_until(loop, [&] { return holdings.progress().has_value(); })) << notes;
+        EXPECT_GT(bytes_of(layout, image->missing(units)), 0U);
+    }
+}
+
+}  // namespace
+}  // namespace chaos::tensor
