@@ -103,7 +103,7 @@ json ServingControl::status() const {
                 {"members", view ? members_of(*view, self) : json::array()},
                 {"links", view ? node::links_of(*view) : json::array()},
                 {"connections", node::connections_of(links)},
-                {"counters", node::counters_of(core.counters(), links.counters())},
+                {"counters", node::counters_of(member_.live())},
                 {"together", together},
                 {"exchange", state.exchange},
                 {"computes", state.computes},
