@@ -141,6 +141,7 @@ void Member::end(Result<void> how) {
 // ---- what the core orders
 
 void Member::adopted(const ViewPtr& view) {
+    if (callbacks_.adopted) callbacks_.adopted(view);
     session_.adopted(view);
     if (leaving_ && is_alone()) end({});
 }

@@ -39,6 +39,7 @@ public:
         std::function<Result<LoadedSlice>(const Portion& portion)> load;
         std::function<void()> whole;
         std::function<void(const std::string& text)> note;
+        std::function<void(const ViewPtr& view)> adopted = {};
     };
 
     Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,
