@@ -83,7 +83,7 @@ Result<void> Play::founder_is_killed() {
     const std::vector<std::string> survivors = all_but("a");
     CHAOS_TRY(Act act, Act::begin(cluster_, survivors));
     cluster_.node("a").kill();
-    CHAOS_CHECK(until_all_tell(survivors, tells("left", id.substr(0, 8)), act.since()));
+    CHAOS_CHECK(until_all_tell(survivors, tells("failed", id.substr(0, 8)), act.since()));
     cluster_.drop("a");
     CHAOS_TRY(const Cost cost, act.end(breath));
     say("The others finished the step in flight without it: a pause of " + ms(cost.longest_s) + where());
@@ -146,7 +146,7 @@ Result<void> Play::one_is_frozen_and_returns() {
     say("d is frozen (SIGSTOP): its connections stand, but it says nothing.");
     CHAOS_TRY(Act freezing, Act::begin(cluster_, others));
     cluster_.node("d").freeze();
-    CHAOS_CHECK(until_all_tell(others, tells("left", id.substr(0, 8)), freezing.since()));
+    CHAOS_CHECK(until_all_tell(others, tells("failed", id.substr(0, 8)), freezing.since()));
     CHAOS_TRY(const Cost frozen, freezing.end(breath));
     say("After a second of silence the others went on without it: a pause of " + ms(frozen.longest_s) + where());
     scenes_.push_back({.event = "d is frozen", .cost = frozen, .detection_s = detect_s});

@@ -172,7 +172,7 @@ Result<void> Cluster::lose(NodeProcess& joiner) {
     const std::size_t told = donors_[0].lines().size();
     joiner.kill();
     joiner.process().wait();
-    CHAOS_CHECK(donors_[0].wait_for(tells("left", "is no longer a member"), patience, told));
+    CHAOS_CHECK(donors_[0].wait_for(tells("failed", "is no longer a member"), patience, told));
     return {};
 }
 

@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 
 // For answers that a node has at hand. A busy loop or a busy machine may take seconds.
 constexpr std::chrono::milliseconds patience{10'000};
+// For what others have to agree on, of which the node hears within half a minute (cluster/joining.cpp).
+constexpr std::chrono::milliseconds link_patience{60'000};
 
 Result<void> print(const std::string& text) {
     if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
@@ -33,12 +35,13 @@ Result<void> print_json(const json& line) {
 }
 
 // `waits`: the answer comes when something has happened, however long that takes.
-Result<void> ask_node(const fs::path& dir, const json& request, bool waits, const node::OnLine& on_line) {
+Result<void> ask_node(const fs::path& dir, const json& request, bool waits, const node::OnLine& on_line,
+                      std::chrono::milliseconds limit = patience) {
     // When nobody reads the output any more (| head), this command ends like any other.
     std::signal(SIGPIPE, SIG_DFL);
     const char* preset = std::getenv("CHAOS_DIR");
     CHAOS_TRY(const fs::path folder, node_folder(dir, preset != nullptr ? preset : ""));
-    return node::ask(folder, request, on_line, waits ? std::nullopt : std::optional(patience));
+    return node::ask(folder, request, on_line, waits ? std::nullopt : std::optional(limit));
 }
 
 std::string redrawn_here(const std::string& text) {
@@ -98,7 +101,8 @@ Result<void> bring_revocation(const std::filesystem::path& dir, const std::strin
 Result<void> change_link(const LinkOptions& options) {
     const json request = {
         {"command", "link"}, {"change", options.add ? "add" : "remove"}, {"a", options.a}, {"b", options.b}};
-    return ask_node(options.dir, request, true, [](const json& line) { return print(text_line(line)); });
+    return ask_node(
+        options.dir, request, false, [](const json& line) { return print(text_line(line)); }, link_patience);
 }
 
 }  // namespace chaos::cli

@@ -306,7 +306,11 @@ Result<void> serve_together(const ServeOptions& given) {
                            .note =
                                [&control](const std::string& text) {
                                    say(text);
-                                   if (control != nullptr) control->changed();
+                                   if (control != nullptr) control->note(text);
+                               },
+                           .adopted =
+                               [&control](const cluster::ViewPtr& view) {
+                                   if (control != nullptr) control->adopted(view);
                                }});
     generator =
         serve::ModelGenerator::make(member.writer(), subject.config, std::move(tokenizer), std::move(format), how);

@@ -50,6 +50,26 @@ ServingControl::~ServingControl() {
     if (socket_ != nullptr) socket_->stop();
 }
 
+ServingControl::ServingControl(tensor::Member& member, const std::string& model)
+    : member_(member), model_(model), story_([this](const node::Event& event) {
+          if (socket_ != nullptr) socket_->publish(node::events_topic, node::to_json(event));
+      }) {}
+
+void ServingControl::note(const std::string& text) {
+    node::Event event{.time = 0.0, .kind = "note", .text = text};
+    if (view_ != nullptr) event.view = view_->name;
+    story_.add(std::move(event));
+    changed();
+}
+
+void ServingControl::adopted(const cluster::ViewPtr& view) {
+    const cluster::DecidePtr decision = member_.live().core().decision(*view);
+    for (node::Event& event : node::changes(view_.get(), *view, decision ? &decision->delta : nullptr))
+        story_.add(std::move(event));
+    view_ = view;
+    changed();
+}
+
 void ServingControl::changed() {
     socket_->refresh(status_topic, [this] { return status(); });
 }
@@ -61,12 +81,13 @@ void ServingControl::answer(const json& request, const node::Reply& reply) {
         reply.send(status());
         return reply.subscribe(status_topic);
     }
+    if (command == "events") return node::answer_events(story_, request, reply);
     if (command == "why") return reply.answer({{"why", why()}, {"details", member_.session().state().reasons}});
     if (command == "leave") {
         member_.leave();
         return reply.answer({{"text", "leaves; answers under way come from others, or end first"}});
     }
-    reply.refuse("a node that serves knows status, why and leave, not " + command);
+    reply.refuse("a node that serves knows status, events, why and leave, not " + command);
 }
 
 std::string ServingControl::why() const {
@@ -106,7 +127,7 @@ json ServingControl::status() const {
                 {"members", view ? members_of(*view, self) : json::array()},
                 {"links", view ? node::links_of(*view) : json::array()},
                 {"connections", node::connections_of(links)},
-                {"counters", node::counters_of(core.counters(), links.counters())},
+                {"counters", node::counters_of(member_.live())},
                 {"together", together},
                 {"exchange", state.exchange},
                 {"computes", state.computes},

@@ -1,8 +1,10 @@
-// What people ask a node that serves with others, through its control socket (node/control.h): status, why, leave.
+// What people ask a node that serves with others, through its control socket (node/control.h): status, events, why,
+// leave.
 #pragma once
 
 #include "base/result.h"
 #include "node/control.h"
+#include "node/story.h"
 #include "tensor/member.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,11 +24,13 @@ public:
     ServingControl(const ServingControl&) = delete;
     ServingControl& operator=(const ServingControl&) = delete;
 
-    // Those who watch are shown what it came to. On the loop.
-    void changed();
+    // What happened, which those who watch are shown. On the loop.
+    void note(const std::string& text);
+    void adopted(const cluster::ViewPtr& view);
 
 private:
-    ServingControl(tensor::Member& member, const std::string& model) : member_(member), model_(model) {}
+    ServingControl(tensor::Member& member, const std::string& model);
+    void changed();
     void answer(const nlohmann::json& request, const node::Reply& reply) override;
     [[nodiscard]] nlohmann::json status() const;
     [[nodiscard]] std::string why() const;
@@ -34,6 +38,8 @@ private:
     tensor::Member& member_;
     std::string model_;
     std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+    node::Story story_;
+    cluster::ViewPtr view_;
     std::unique_ptr<node::ControlSocket> socket_;
 };
 

@@ -75,6 +75,7 @@ bool Member::State::adopt(const DecidePtr& decision) {
         if (!against_its_will || removal.node == self()) continue;
         remember_lost({.node = removal.node, .address = member->address});
     }
+    remember_given_up(delta);
     line.append(next, decision, applied);
     forget_ballots();
     // Votes may still be on their way to a proposer that had enough without them.
@@ -91,6 +92,8 @@ void Member::State::after_adoption() {
     const MemberInfo* me = view.find(self());
     const bool listed = me != nullptr && me->id == identity.member;
     prune_pending();
+    std::erase_if(given_up, [&](NodeId peer) { return view.find(peer) == nullptr; });
+    mind_link_wishes();
     std::erase_if(missing_since, [&](const auto& entry) { return view.find(entry.first) == nullptr; });
 
     // Newcomers among our neighbours learn the view from us.

@@ -15,6 +15,13 @@
 #include <algorithm>
 
 namespace chaos::cluster {
+namespace {
+
+// For wishes, in units of Options::resend.
+constexpr Nanoseconds offer_patience = 8;  // until the other end answers
+constexpr Nanoseconds wish_patience = 60;  // until the members agree
+
+}  // namespace
 
 MemberInfo Member::State::info() const {
     MemberInfo info;
@@ -111,7 +118,7 @@ void Member::State::continue_joining() {
 void Member::State::turn_away(NodeId from, const std::string& why) {
     ++counters.refused;
     std::string& told = connections.at(from).refusal;
-    if (told != why) note("does not let " + brief(from) + " in: " + why);
+    if (told != why) note("does not let " + brief(from) + " in: " + why, About::refused);
     told = why;
     send(from, make_message(Answer{.refusal = why, .candidates = {}}));
 }
@@ -156,7 +163,8 @@ void Member::State::on_ask(NodeId from, const Ask& ask) {
 void Member::State::on_answer(NodeId from, const Answer& answer) {
     if (role != Role::joining || join.sponsor) return;
     if (!answer.refusal.empty()) {
-        if (refusal != answer.refusal) note("was refused by " + brief(from) + ": " + printable(answer.refusal));
+        if (refusal != answer.refusal)
+            note("was refused by " + brief(from) + ": " + printable(answer.refusal), About::was_refused);
         refusal = answer.refusal;
         return;
     }
@@ -203,8 +211,11 @@ void Member::State::on_consent(NodeId from, const LinkConsent& consent, const Me
         return;
     }
     if (!consent.refusal.empty()) {
-        note(brief(from) + " declined a link: " + printable(consent.refusal));
+        const std::string why = printable(consent.refusal);
+        note(brief(from) + " declined a link: " + why, About::was_refused);
         wanted_links.erase(from);
+        if (const auto wish = link_wishes.find(from); wish != link_wishes.end() && wish->second.connect)
+            refuse_link(from, "it declined: " + why);
         join.offered.erase(from);
         std::erase_if(join.candidates, [&](const Candidate& candidate) { return candidate.node == from; });
         return;
@@ -222,6 +233,8 @@ void Member::State::on_consent(NodeId from, const LinkConsent& consent, const Me
         request.link = link_between(self(), from);
         request.consents.push_back(consent);
         request.figures = measured(from, connections.at(from));
+        if (const auto wish = link_wishes.find(from); wish != link_wishes.end() && wish->second.connect)
+            wish->second = {.connect = true, .agreed = true, .until = now + wish_patience * options.resend};
         ask_for(std::move(request));
     }
 }
@@ -239,15 +252,91 @@ void Member::State::on_join_request(NodeId from, const Request& request) {
     if (!pending.contains(key_of(request))) ask_for(request);
 }
 
+// With a member there is no link with yet.
 void Member::State::want_link(NodeId peer) {
-    if (role != Role::active || peer == self()) return;
+    if (role != Role::active) return;
     const MemberInfo* member = tip().find(peer);
-    if (member == nullptr) return note("no link to " + brief(peer) + ": it is not a member");
-    if (tip().find(link_between(self(), peer)) != nullptr) return;
-    wanted_links[peer] = now + 8 * options.resend;
+    wanted_links[peer] = now + offer_patience * options.resend;
     const auto at = connections.find(peer);
     if (at == connections.end()) return dial(peer, member->address);
     if (at->second.greeted) send(peer, make_message(LinkOffer{identity.member}));
+}
+
+// What somebody asks this node for; every wish comes to an end.
+void Member::State::wish_link(NodeId peer, bool connect) {
+    if (const auto other = link_wishes.find(peer); other != link_wishes.end() && other->second.connect != connect)
+        refuse_link(peer, "the opposite was asked for meanwhile");
+    link_wishes[peer] = {.connect = connect,
+                         .agreed = !connect,
+                         .until = now + (connect ? offer_patience : wish_patience) * options.resend};
+    if (line.empty() || !tip().has(identity.member)) return refuse_link(peer, "this node is not a member");
+    const LinkId link = link_between(self(), peer);
+    const bool linked = tip().find(link) != nullptr;
+    if (!connect) {
+        if (!linked) return refuse_link(peer, "there is no such link");
+        Request request;
+        request.kind = RequestKind::disconnect;
+        request.link = link;
+        return ask_for(std::move(request));
+    }
+    if (role != Role::active) return refuse_link(peer, "this node pulls the state; only active members add links");
+    if (peer == self() || tip().find(peer) == nullptr) return refuse_link(peer, "it is not another member");
+    if (linked) return refuse_link(peer, "they are linked already");
+    want_link(peer);
+}
+
+void Member::State::refuse_link(NodeId peer, const std::string& why) {
+    const auto wish = link_wishes.find(peer);
+    const bool connect = wish->second.connect;
+    link_wishes.erase(wish);
+    act(LinkRefused{.peer = peer,
+                    .connect = connect,
+                    .text = (connect ? "no link with " + brief(peer) + " comes about: "
+                                     : "the link with " + brief(peer) + " is not removed: ") +
+                            why});
+}
+
+// Those that a view has fulfilled are done; for some there is no hope.
+void Member::State::mind_link_wishes() {
+    const std::map<NodeId, LinkWish> wishes = link_wishes;
+    for (const auto& [peer, wish] : wishes) {
+        const LinkId link = link_between(self(), peer);
+        const bool linked = !line.empty() && tip().find(link) != nullptr;
+        if (linked == wish.connect) {
+            link_wishes.erase(peer);
+        } else if (line.empty() || !tip().has(identity.member)) {
+            refuse_link(peer, "this node is not a member any more");
+        } else if (tip().find(peer) == nullptr) {
+            refuse_link(peer, "it is not a member any more");
+        } else if (now >= wish.until) {
+            Request request;
+            request.kind = wish.connect ? RequestKind::connect : RequestKind::disconnect;
+            request.link = link;
+            own.erase(key_of(request));
+            const Nanoseconds waited = (wish.agreed ? wish_patience : offer_patience) * options.resend;
+            const std::string span = std::to_string(waited / millisecond) + " ms";
+            refuse_link(peer, wish.agreed ? "in " + span +
+                                                " the members did not agree on it, and may yet do so; chaos why says "
+                                                "what they wait for"
+                                          : "it gave no answer in " + span);
+        }
+    }
+}
+
+// Before `delta` is in force. Who asks for the removal of a link does not want it back after the next look at the
+// overlay, at neither end.
+void Member::State::remember_given_up(const Delta& delta) {
+    for (const LinkInfo& link : delta.link_additions)
+        if (link.id.touches(self()) && tip().find(link.id) == nullptr) given_up.erase(link.id.other(self()));
+    for (const LinkRemoval& removal : delta.link_removals) {
+        if (!removal.link.touches(self())) continue;
+        // It may have failed before the members agreed to remove it.
+        Request request;
+        request.kind = RequestKind::disconnect;
+        request.link = removal.link;
+        if (removal.reason == Reason::asked || pending.contains(key_of(request)))
+            given_up.insert(removal.link.other(self()));
+    }
 }
 
 }  // namespace chaos::cluster

@@ -167,7 +167,8 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
         }
         case Meet::strangers:
             ++counters.refused;
-            note("refused " + brief(from) + ": its cluster was founded apart from ours, and such lines never merge");
+            note("refused " + brief(from) + ": its cluster was founded apart from ours, and such lines never merge",
+                 About::refused);
             return drop(from, "founded apart");
         case Meet::too_long_ago:
             if (connection.summary_depth < max_ancestors) {
@@ -176,11 +177,13 @@ void Member::State::on_summary(NodeId from, const LineSummary& theirs, const Mes
             }
             if (theirs.ancestors.size() < std::min<std::uint64_t>(max_ancestors, theirs.ancestors.back().epoch)) return;
             ++counters.refused;
-            note("refused " + brief(from) + ": its line and ours have no view in common that is remembered");
+            note("refused " + brief(from) + ": its line and ours have no view in common that is remembered",
+                 About::refused);
             return drop(from, "no common view is remembered");
         case Meet::impossible:
             ++counters.refused;
-            note("refused " + brief(from) + ": it tells of a line that cannot be, decided by the same quorum as ours");
+            note("refused " + brief(from) + ": it tells of a line that cannot be, decided by the same quorum as ours",
+                 About::refused);
             return drop(from, "that line cannot be");
         case Meet::lose: {
             // The others of our line must hear it too.

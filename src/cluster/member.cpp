@@ -71,7 +71,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
             } else if constexpr (std::is_same_v<T, LinkClosed>) {
                 state.on_link_closed(what.peer);
             } else if constexpr (std::is_same_v<T, DialFailed>) {
-                state.dialling.erase(what.peer);
+                state.on_dial_failed(what.peer);
             } else if constexpr (std::is_same_v<T, ReceivedGarbage>) {
                 ++state.counters.malformed;
             } else if constexpr (std::is_same_v<T, Received>) {
@@ -151,14 +151,9 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     state.note("the last active member stays until there is another; it may simply be stopped");
                 state.finish_leaving();
             } else if constexpr (std::is_same_v<T, ConnectCommand>) {
-                state.want_link(what.peer);
+                state.wish_link(what.peer, true);
             } else if constexpr (std::is_same_v<T, DisconnectCommand>) {
-                Request request;
-                request.kind = RequestKind::disconnect;
-                request.link = link_between(state.self(), what.peer);
-                if (state.line.empty() || state.tip().find(request.link) == nullptr)
-                    return state.note("there is no link to " + brief(what.peer));
-                state.ask_for(std::move(request));
+                state.wish_link(what.peer, false);
             } else if constexpr (std::is_same_v<T, InstitutionCommand>) {
                 if (state.line.empty()) return state.note("not possible: this node has no cluster");
                 Request request;
@@ -220,6 +215,43 @@ Result<Recovery> Member::recovery() const {
     return state_->recovery();
 }
 
+bool Member::runs() const {
+    const State& state = *state_;
+    return state.role == Role::active && state.without_quorum_since == never && !state.stopped && !state.taking &&
+           !state.leaving;
+}
+
+std::vector<Missed> Member::missed() const {
+    const State& state = *state_;
+    std::vector<Missed> missed;
+    if (state.line.empty()) return missed;
+    for (const NodeId peer : state.tip().neighbours(state.self())) {
+        const auto at = state.connections.find(peer);
+        if (at == state.connections.end()) {
+            const auto since = state.missing_since.find(peer);
+            missed.push_back({.peer = peer,
+                              .connected = false,
+                              .silent_for = since == state.missing_since.end() ? 0 : state.now - since->second});
+        } else if (state.now - at->second.last_heard > 2 * state.options.heartbeat) {
+            missed.push_back({.peer = peer, .connected = true, .silent_for = state.now - at->second.last_heard});
+        }
+    }
+    return missed;
+}
+
+std::vector<NodeId> Member::awaited() const {
+    if (!state_->proposal || !state_->proposal->flush) return {};
+    return {state_->proposal->awaited.begin(), state_->proposal->awaited.end()};
+}
+
+DecidePtr Member::decision(const View& view) const {
+    for (const Line* line : {&state_->line, &state_->past}) {
+        if (line->empty()) continue;
+        if (const DecidePtr led = line->decision(view.epoch); led && name_of(led->delta) == view.name) return led;
+    }
+    return nullptr;
+}
+
 std::string Member::why() const {
     const State& state = *state_;
     switch (state.role) {
@@ -271,6 +303,7 @@ void Member::State::tick() {
         if (gone) return;
         send_heartbeats();
         keep_connections();
+        mind_link_wishes();
         repeat_own();
         if (role == Role::joining || role == Role::returning) continue_joining();
         take_what_others_have();
@@ -428,6 +461,7 @@ void Member::State::finish_leaving() {
 }
 
 void Member::State::exclude(const std::string& why, bool final) {
+    while (!link_wishes.empty()) refuse_link(link_wishes.begin()->first, "this node is out: " + why);
     std::vector<Candidate> contacts;
     if (!line.empty())
         for (const MemberInfo& member : tip().members)

@@ -120,6 +120,9 @@ struct JoinCommand {  // by any of these; tried in turn until one lets us in
     std::vector<Candidate> contacts;
 };
 struct LeaveCommand {};
+// A link of this node's. The view that has it, or has it no more, is the answer; or LinkRefused. What was given up by
+// DisconnectCommand at either end is not linked again until somebody asks for it, or a member that leaves would cut
+// others off, or an end of it joins anew.
 struct ConnectCommand {
     NodeId peer;
 };
@@ -191,12 +194,24 @@ struct Excluded {
     bool final = false;
 };
 struct Left {};  // a leave is complete: nothing is lost when the process ends now
-struct Note {    // for the log: an event, a refusal; one sentence
+// What Connect- or DisconnectCommand asked for does not come about; one sentence.
+struct LinkRefused {
+    NodeId peer;
+    bool connect = true;
     std::string text;
+};
+enum class About : std::uint8_t {
+    event,
+    refused,      // this node refused somebody, or what somebody asked for
+    was_refused,  // this node was
+};
+struct Note {  // for the log; one sentence
+    std::string text;
+    About about = About::event;
 };
 
 using Action = std::variant<Send, Dial, CloseLink, Persist, Adopted, StartStep, StopStep, TakeResult, Restore,
-                            BeginSync, Activated, Excluded, Left, Note>;
+                            BeginSync, Activated, Excluded, Left, LinkRefused, Note>;
 using Actions = std::vector<Action>;
 
 // Messages that changed nothing, by cause.
@@ -215,6 +230,13 @@ struct Recovery {
     std::vector<NodeId> lost;   // those who would not
     bool founds = false;        // all were down: from the newest checkpoint among those that are here
     std::uint64_t applied = 0;  // steps in this node's state, or in its checkpoint
+};
+
+// A neighbour in the view of which nothing is heard, although heartbeats are due.
+struct Missed {
+    NodeId peer;
+    bool connected = false;
+    Nanoseconds silent_for = 0;
 };
 
 class Member {
@@ -243,6 +265,14 @@ public:
     [[nodiscard]] std::string why() const;
     // What RecoverCommand would do; an error says why it is refused.
     [[nodiscard]] Result<Recovery> recovery() const;
+    // A step is under way, or may be: nothing else keeps this member from it.
+    [[nodiscard]] bool runs() const;
+    // Whom it waits for, as of the last event: those it misses, and those who have yet to say how far they are, where
+    // this node proposes how an interrupted step goes on.
+    [[nodiscard]] std::vector<Missed> missed() const;
+    [[nodiscard]] std::vector<NodeId> awaited() const;
+    // What led to this view of its line; null: not known any more.
+    [[nodiscard]] DecidePtr decision(const View& view) const;
 
 private:
     struct State;

@@ -1,4 +1,5 @@
 // Connections: greeting, heartbeats, the detection of silence, and an overlay that stays whole.
+#include "base/words.h"
 #include "cluster/state.h"
 
 #include <algorithm>
@@ -29,6 +30,16 @@ void Member::State::on_link_closed(NodeId peer) {
     const bool process_ended = !at->second.said_bye && now >= late_until;
     connections.erase(at);
     lose_link(peer, process_ended ? Reason::closed : Reason::silent);
+}
+
+void Member::State::on_dial_failed(NodeId peer) {
+    dialling.erase(peer);
+    const auto wish = link_wishes.find(peer);
+    if (wish == link_wishes.end() || !wish->second.connect || wish->second.agreed || connections.contains(peer)) return;
+    const MemberInfo* member = line.empty() ? nullptr : tip().find(peer);
+    const bool dialled = member != nullptr && !member->address.empty();
+    refuse_link(peer, dialled ? "it is not reached at " + printable(member->address)
+                              : "it has no address where it could be dialled; ask for the link at that node");
 }
 
 // Closes a connection on purpose, and says so.
@@ -91,7 +102,7 @@ void Member::State::on_hello(NodeId from, const Hello& hello) {
     if (hello.version != protocol_version || hello.run != identity.run) {
         const std::string why =
             hello.version != protocol_version ? "it speaks another version of the protocol" : "it trains another run";
-        note("refused a link with " + brief(from) + ": " + why);
+        note("refused a link with " + brief(from) + ": " + why, About::refused);
         ++counters.refused;
         return drop(from, why);
     }
@@ -385,7 +396,8 @@ void Member::State::look_for_links() {
     std::vector<NodeId> candidates;
     for (const MemberInfo& member : view.members) {
         const NodeId node = member.id.node;
-        if (node != self() && member.standing == Standing::active && view.find(link_between(self(), node)) == nullptr)
+        if (node != self() && member.standing == Standing::active && !given_up.contains(node) &&
+            view.find(link_between(self(), node)) == nullptr)
             candidates.push_back(node);
     }
     if (candidates.empty()) return;
@@ -403,13 +415,14 @@ void Member::State::look_past_a_neighbour() {
     for (std::size_t i = 0; i < view.members.size(); ++i) {
         const MemberInfo& member = view.members[(self().low + repairs + i) % view.members.size()];
         const NodeId node = member.id.node;
-        if (member.standing == Standing::active && !std::ranges::binary_search(behind, node) &&
-            view.find(link_between(self(), node)) == nullptr)
+        if (member.standing == Standing::active && !given_up.contains(node) &&
+            !std::ranges::binary_search(behind, node) && view.find(link_between(self(), node)) == nullptr)
             return want_link(node);
     }
 }
 
-// Neighbours of one who wants to leave link up around it, all with the same one among them.
+// Neighbours of one who wants to leave link up around it, all with the same one among them; also where such a link was
+// given up: the others shall not be thrown out.
 void Member::State::link_around_leavers() {
     const View& view = tip();
     for (const auto& [key, request] : pending) {

@@ -89,7 +89,8 @@ std::optional<Delta> Member::State::planned_change(std::uint64_t begun) {
             if (!composed) continue;
             if (const auto next = view_after(composed->delta, name_of(composed->delta)); !next) {
                 together.erase(key);
-                note("refused a request of " + brief(request.stamp.author.node) + ": " + next.error().message);
+                note("refused a request of " + brief(request.stamp.author.node) + ": " + next.error().message,
+                     About::refused);
                 ++counters.refused;
             }
         }

@@ -79,7 +79,7 @@ bool Member::State::on_request(const Request& request) {
     const Fitness fit = fitness(tip(), request, &signer);
     if (fit.kind == Fitness::Kind::refused) {
         ++counters.refused;
-        note("refused a request of " + brief(request.stamp.author.node) + ": " + fit.why);
+        note("refused a request of " + brief(request.stamp.author.node) + ": " + fit.why, About::refused);
         return false;
     }
     if (fit.kind == Fitness::Kind::done) {

@@ -82,6 +82,13 @@ struct Proposal {
     std::set<NodeId> declined;  // who had begun a step of the planned change already
 };
 
+// A link that somebody asked this node to add or remove, until a view does, or it is said why none will.
+struct LinkWish {
+    bool connect = true;
+    bool agreed = false;  // the other end consents, or need not
+    Nanoseconds until = 0;
+};
+
 // A request of our own that is repeated until the view has what it asks for.
 struct Own {
     Request request;
@@ -143,6 +150,8 @@ struct Member::State {
     std::map<NodeId, Nanoseconds> dialling;       // since when
     std::map<NodeId, Nanoseconds> missing_since;  // links of the view without a connection
     std::map<NodeId, Nanoseconds> wanted_links;   // asked for; until when
+    std::map<NodeId, LinkWish> link_wishes;       // by the other end
+    std::set<NodeId> given_up;                    // links that an end asked to remove: not chosen again by ourselves
     std::deque<Candidate> lost;                   // members that failed: dialled now and then
     Nanoseconds beat_at = 0;
     Nanoseconds ticked_at = 0;
@@ -190,7 +199,7 @@ struct Member::State {
 
     void act(Action action) { actions.push_back(std::move(action)); }
     void send(NodeId to, MessagePtr message) { act(Send{.to = to, .message = std::move(message)}); }
-    void note(std::string text) { act(Note{std::move(text)}); }
+    void note(std::string text, About about = About::event) { act(Note{std::move(text), about}); }
     [[nodiscard]] NodeId self() const { return identity.member.node; }
     [[nodiscard]] const View& tip() const { return *line.tip(); }
     [[nodiscard]] bool behind() const;  // lacks results of steps before the one it is to take part in
@@ -200,6 +209,7 @@ struct Member::State {
     // ---- neighbours.cpp
     void on_link_up(NodeId peer);
     void on_link_closed(NodeId peer);
+    void on_dial_failed(NodeId peer);
     void drop(NodeId peer, const std::string& reason);
     void lose_link(NodeId peer, Reason reason);
     void regain_link(NodeId peer);
@@ -249,6 +259,10 @@ struct Member::State {
     void turn_away(NodeId from, const std::string& why);
     [[nodiscard]] std::size_t links_promised() const;
     void want_link(NodeId peer);
+    void wish_link(NodeId peer, bool connect);
+    void refuse_link(NodeId peer, const std::string& why);
+    void mind_link_wishes();
+    void remember_given_up(const Delta& delta);
     [[nodiscard]] MemberInfo info() const;
     [[nodiscard]] Newcomer newcomer() const;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace chaos::collective {
@@ -190,6 +191,23 @@ bool AllReduce::needs(NodeId peer) const {
         }
     }
     return false;
+}
+
+AllReduce::Awaited AllReduce::awaited() const {
+    std::set<NodeId> sums;
+    std::set<NodeId> results;
+    for (std::uint32_t tree = 0; tree < trees_.size() && !outcome_; ++tree) {
+        const Branch& branch = schedule_->branches[tree];
+        for (std::uint32_t chunk = 0; chunk < branch.chunks; ++chunk) {
+            const Progress progress = trees_[tree].progress[chunk];
+            if (branch.parent && (progress == Progress::sent || progress == Progress::arriving))
+                results.insert(*branch.parent);
+            if (progress != Progress::open || !in_window(tree, chunk)) continue;
+            for (std::size_t child = 0; child < branch.children.size(); ++child)
+                if (!staged(tree, chunk, child).arrived) sums.insert(branch.children[child]);
+        }
+    }
+    return {.sums = {sums.begin(), sums.end()}, .results = {results.begin(), results.end()}};
 }
 
 void AllReduce::peer_lost(NodeId peer) {

@@ -67,6 +67,13 @@ public:
     void arrived(NodeId from, const ChunkHeader& header);
     void dropped(NodeId from, const ChunkHeader& header);
 
+    // The neighbours of whom something is due and not here: of children sums, of parents results.
+    struct Awaited {
+        std::vector<NodeId> sums;
+        std::vector<NodeId> results;
+    };
+    [[nodiscard]] Awaited awaited() const;
+
     // There is no way to this peer any more. Ends the exchange if something is still to come from it.
     void peer_lost(NodeId peer);
     void abandon();

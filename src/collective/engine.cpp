@@ -51,6 +51,11 @@ void Engine::ready(ExchangeId id, std::size_t parts) {
     report(entry);
 }
 
+AllReduce::Awaited Engine::awaited(ExchangeId id) const {
+    const EntryPtr entry = find(id);
+    return entry == nullptr ? AllReduce::Awaited{} : entry->exchange.awaited();
+}
+
 void Engine::peer_lost(NodeId peer) {
     lost_.insert(peer);
     waiting_.erase(peer);

@@ -45,6 +45,9 @@ public:
     // The first so many parts of the exchange's input are there now. Nothing happens where it runs no more.
     void ready(ExchangeId id, std::size_t parts);
 
+    // Of whom an exchange waits for something; of nobody where it does not run.
+    [[nodiscard]] AllReduce::Awaited awaited(ExchangeId id) const;
+
     // There is no way to a peer: what needs it is interrupted, now and when it begins, until there is one again.
     void peer_lost(NodeId peer);
     void peer_back(NodeId peer);

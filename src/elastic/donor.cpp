@@ -265,6 +265,11 @@ void Donor::received(NodeId from, const wire::PauseAsk& ask) {
     });
 }
 
+std::optional<Donor::Pause> Donor::pause() const {
+    if (!paused_for_) return std::nullopt;
+    return Pause{.newcomer = *paused_for_, .until = pause_end_.expiry()};
+}
+
 void Donor::end_pause() {
     if (!paused_for_) return;
     paused_for_.reset();

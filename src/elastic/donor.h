@@ -19,6 +19,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -61,6 +62,12 @@ public:
         std::uint64_t bytes_on_their_way = 0;
     };
     [[nodiscard]] Load load() const;
+    // The newcomer for which no further step is begun, and until when at most.
+    struct Pause {
+        NodeId newcomer;
+        std::chrono::steady_clock::time_point until;
+    };
+    [[nodiscard]] std::optional<Pause> pause() const;
 
 private:
     struct ShardWish {

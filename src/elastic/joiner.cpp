@@ -103,6 +103,21 @@ Joiner::Progress Joiner::progress() const {
     return now;
 }
 
+std::vector<Joiner::Donation> Joiner::donations() const {
+    const auto now = Clock::now();
+    std::vector<Donation> donations;
+    donations.reserve(donors_.size());
+    for (const DonorState& donor : donors_)
+        donations.push_back({.donor = donor.node,
+                             .linked = donor.linked,
+                             .blamed = donor.blamed,
+                             .pauses = pause_ && pause_->donor == donor.node,
+                             .bytes_per_s = donor.bytes_per_s,
+                             .asked_bytes = donor.asked_bytes,
+                             .still = donor.asked_bytes > 0 ? now - donor.last_arrival : Clock::duration{0}});
+    return donations;
+}
+
 // ---- donors
 
 Joiner::DonorState* Joiner::find(NodeId node) {

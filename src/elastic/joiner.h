@@ -98,6 +98,17 @@ public:
         std::uint64_t received_bytes = 0;  // in all, with what came in vain
     };
     [[nodiscard]] Progress progress() const;
+    // How its donors do.
+    struct Donation {
+        NodeId donor;
+        bool linked = false;
+        bool blamed = false;             // gave wrong shards; others are asked
+        bool pauses = false;             // was asked to let training wait for the rest of the state
+        double bytes_per_s = 0.0;        // of shards, lately; 0: not known
+        std::uint64_t asked_bytes = 0;   // of shards that have yet to come
+        std::chrono::nanoseconds still;  // since something came of what it was asked for
+    };
+    [[nodiscard]] std::vector<Donation> donations() const;
 
 private:
     using Clock = std::chrono::steady_clock;

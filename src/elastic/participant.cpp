@@ -415,6 +415,14 @@ void Participant::note(const std::string& text) {
     observer_.note(text);
 }
 
+void Participant::refused(const std::string& text, bool by_others) {
+    observer_.refused(text, by_others);
+}
+
+void Participant::link_refused(NodeId peer, bool connect, const std::string& text) {
+    observer_.link_refused(peer, connect, text);
+}
+
 void Participant::failed(const Error& why) {
     if (has_failed_) return;
     has_failed_ = true;

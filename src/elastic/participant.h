@@ -50,6 +50,9 @@ public:
     // The run's last step is applied, everybody has it, and its checkpoint is on this node's disk.
     virtual void finished() = 0;
     virtual void note(const std::string& text) = 0;
+    // As live::Worker's.
+    virtual void refused(const std::string& text, bool /*by_others*/) { note(text); }
+    virtual void link_refused(NodeId /*peer*/, bool /*connect*/, const std::string& text) { note(text); }
     virtual void failed(const Error& why) = 0;  // the node cannot go on
 };
 
@@ -70,6 +73,7 @@ public:
     [[nodiscard]] StateLabel state() const { return steps_.label(); }
     [[nodiscard]] const Joiner& joiner() const { return joiner_; }
     [[nodiscard]] const Donor& donor() const { return donor_; }
+    [[nodiscard]] const Steps& steps() const { return steps_; }
     [[nodiscard]] bool is_over() const { return over_; }
     // Before the process ends: where nobody else goes on, the state as it is becomes a checkpoint. `then` may come at
     // once.
@@ -99,6 +103,8 @@ private:
     void link_down(NodeId peer) override;
     void received(NodeId from, std::span<const std::uint8_t> message) override;
     void note(const std::string& text) override;
+    void refused(const std::string& text, bool by_others) override;
+    void link_refused(NodeId peer, bool connect, const std::string& text) override;
     void failed(const Error& why) override;
 
     void step_applied(const AppliedStep& step);

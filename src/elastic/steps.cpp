@@ -86,6 +86,7 @@ void Steps::start_step(std::uint64_t step, const ViewPtr& view) {
     order_ = Order{.step = step, .view = view, .schedule = std::move(schedule), .share = {}, .output = nullptr};
     for (const cluster::Share& share : cluster::shares_of(*view, step))
         if (share.node == member_->id()) order_->share = share.ranges;
+    waits_since_ = std::chrono::steady_clock::now();
     advance_soon();
 }
 
@@ -114,6 +115,7 @@ void Steps::take_result(std::uint64_t step, const std::vector<NodeId>& holders) 
     taking.view = view;
     taking.schedule = std::move(schedule);
     taking_ = std::move(taking);
+    waits_since_ = std::chrono::steady_clock::now();
     ask_next();
 }
 
@@ -149,7 +151,7 @@ void Steps::advance() {
     }
     if (!more->empty() || held_.view != order_->view->name) return compute(std::move(*more));
     // A peer that is not there would fail the exchange; where it does not come, the core hears of it in time.
-    if (neighbours_connected()) begin_exchange(std::nullopt);
+    if (unconnected().empty()) begin_exchange(std::nullopt);
 }
 
 // The core's orders are carried out one by one: what follows from one of them, even a commit where nobody else takes
@@ -193,6 +195,7 @@ void Steps::compute(std::vector<SampleRange> more) {
             std::uint64_t samples = 0;
             for (const SampleRange range : job->more) samples += range.end - range.begin;
             if (samples > 0) callbacks_.computed(samples, job->took);
+            waits_since_ = std::chrono::steady_clock::now();
             if (held_.gradient != job->gradient) return;
             held_.ranges.insert(held_.ranges.end(), job->more.begin(), job->more.end());
             held_.view = job->task.view->name;
@@ -200,7 +203,7 @@ void Steps::compute(std::vector<SampleRange> more) {
                 engine_.ready({.epoch = order_->view->epoch, .step = order_->step}, order_->schedule->parts());
         }));
     // What others send is taken meanwhile, and what is computed is sent.
-    if (neighbours_connected()) begin_exchange(0);
+    if (unconnected().empty()) begin_exchange(0);
 }
 
 // For the compute thread: how far the gradient is goes to the exchange, whenever another part of it is there.
@@ -477,12 +480,42 @@ Steps::SchedulePtr Steps::schedule_of(const ViewPtr& view) {
     return schedule_;
 }
 
-bool Steps::neighbours_connected() const {
+// Those this node has a place next to in the plan, and no connection with.
+std::vector<NodeId> Steps::unconnected() const {
     const net::Links& links = member_->links();
-    return std::ranges::all_of(order_->schedule->branches, [&](const collective::Branch& branch) {
-        return (!branch.parent || links.linked(*branch.parent)) &&
-               std::ranges::all_of(branch.children, [&](NodeId child) { return links.linked(child); });
-    });
+    std::vector<NodeId> missing;
+    const auto look = [&](NodeId node) {
+        if (!links.linked(node) && std::ranges::find(missing, node) == missing.end()) missing.push_back(node);
+    };
+    for (const collective::Branch& branch : order_->schedule->branches) {
+        if (branch.parent) look(*branch.parent);
+        std::ranges::for_each(branch.children, look);
+    }
+    return missing;
+}
+
+StepWait Steps::waits() const {
+    using For = StepWait::For;
+    StepWait wait{.what = For::nothing, .step = committed_, .whom = {}, .since = waits_since_};
+    if (taking_) {
+        wait.what = For::taking;
+        wait.whom = {taking_->holder};
+        wait.bytes = transfers_.progress(taking_->transfer);
+        wait.of_bytes = taking_->schedule->result_bytes;
+    } else if (order_ && holds_back_ && held_.step != order_->step) {
+        wait.what = For::pause;
+    } else if (thread_.busy()) {
+        wait.what = For::computing;
+    } else if (order_ && order_->output == nullptr) {
+        wait.what = For::connections;
+        wait.whom = unconnected();
+    } else if (order_) {
+        // Results wait for sums, too.
+        collective::AllReduce::Awaited awaited = engine_.awaited({.epoch = order_->view->epoch, .step = order_->step});
+        wait.what = awaited.sums.empty() ? For::results : For::sums;
+        wait.whom = std::move(awaited.sums.empty() ? awaited.results : awaited.sums);
+    }
+    return wait;
 }
 
 }  // namespace chaos::elastic

@@ -45,6 +45,25 @@ struct AppliedStep {
     std::shared_ptr<const std::vector<float>> result;
 };
 
+// What a step waits for just now.
+struct StepWait {
+    enum class For : std::uint8_t {
+        nothing,      // no step is ordered
+        computing,    // this node's own work
+        pause,        // it is held back for a newcomer
+        connections,  // with `whom`
+        sums,         // which come by `whom`: what they and those behind them contribute
+        results,      // which come by `whom`
+        taking,       // the result, from `whom`
+    };
+    For what = For::nothing;
+    std::uint64_t step = 0;
+    std::vector<NodeId> whom;
+    std::chrono::steady_clock::time_point since;
+    std::uint64_t bytes = 0;  // taking: that are here
+    std::uint64_t of_bytes = 0;
+};
+
 // What the state in memory is.
 struct StateLabel {
     std::uint64_t applied = 0;
@@ -90,6 +109,7 @@ public:
     [[nodiscard]] Result<void> received(NodeId from, const wire::Work& message);
 
     [[nodiscard]] std::uint64_t committed() const { return committed_; }
+    [[nodiscard]] StepWait waits() const;
     // As long as it does not change (compute_thread.h).
     [[nodiscard]] StateLabel label() const;
     // Large things of others travel here too.
@@ -164,7 +184,7 @@ private:
     [[nodiscard]] net::BulkReceiver& receiver_of(const net::BulkHead& head);
     [[nodiscard]] Vector fresh_vector();
     [[nodiscard]] SchedulePtr schedule_of(const ViewPtr& view);
-    [[nodiscard]] bool neighbours_connected() const;
+    [[nodiscard]] std::vector<NodeId> unconnected() const;
 
     net::asio::io_context& loop_;
     ComputeThread& thread_;
@@ -177,6 +197,7 @@ private:
     collective::LiveTransport transport_;
     collective::Engine engine_;
     net::Transfers transfers_;
+    std::chrono::steady_clock::time_point waits_since_;  // for others
     std::uint64_t committed_ = 0;
     cluster::Name lineage_{};  // of the state, with everything applied that was
     std::optional<Order> order_;

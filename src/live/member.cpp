@@ -213,7 +213,7 @@ void Member::dial_failed(NodeId peer, const std::string& address, const std::str
     for (std::size_t number = 0; number < contacts_.size(); ++number) {
         Contact& unreached = contacts_[number];
         if (unreached.reached || unreached.address != address || is_in()) continue;
-        note("cannot join by " + address + ": " + why);
+        note("cannot join by " + address + ": " + why, cluster::About::was_refused);
         unreached.timer->expires_after(unreached.pause);
         unreached.pause = std::min(2 * unreached.pause, longest_pause);
         unreached.timer->async_wait([this, number, runs = runs_](boost::system::error_code cancelled) {
@@ -223,6 +223,7 @@ void Member::dial_failed(NodeId peer, const std::string& address, const std::str
 }
 
 void Member::received(NodeId from, std::span<const std::uint8_t> message) {
+    ++messages_received_;
     Result<cluster::MessagePtr> decoded = cluster::decode_message(message);
     if (!decoded) return tell(cluster::ReceivedGarbage{from});
     tell(cluster::Received{.from = from, .message = std::move(*decoded)});
@@ -233,11 +234,14 @@ void Member::received_work(NodeId from, std::span<const std::uint8_t> message) {
 }
 
 void Member::turned_away(const std::string& who, const std::string& why) {
-    worker_.note("turned away " + who + ": " + why);
+    worker_.refused("turned away " + who + ": " + why, false);
 }
 
-void Member::note(const std::string& text) {
-    if (const auto line = lines_.next(text, net::Allowance::Clock::now())) worker_.note(*line);
+void Member::note(const std::string& text, cluster::About about) {
+    const auto line = lines_.next(text, net::Allowance::Clock::now());
+    if (!line) return;
+    if (about == cluster::About::event) return worker_.note(*line);
+    worker_.refused(*line, about == cluster::About::was_refused);
 }
 
 // ---- actions
@@ -247,6 +251,7 @@ void Member::carry_out(cluster::Action& action) {
         [&](auto& what) {
             using T = std::decay_t<decltype(what)>;
             if constexpr (std::is_same_v<T, cluster::Send>) {
+                ++messages_sent_;
                 (void)links_.send(what.to, what.message->bytes);  // that a link is gone, the core hears anyway
             } else if constexpr (std::is_same_v<T, cluster::Dial>) {
                 dial(what.peer, what.address);
@@ -273,8 +278,10 @@ void Member::carry_out(cluster::Action& action) {
                 worker_.excluded(what.why, what.final);
             } else if constexpr (std::is_same_v<T, cluster::Left>) {
                 worker_.left();
+            } else if constexpr (std::is_same_v<T, cluster::LinkRefused>) {
+                worker_.link_refused(what.peer, what.connect, what.text);
             } else {
-                note(what.text);
+                note(what.text, what.about);
             }
         },
         action);

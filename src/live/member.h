@@ -66,7 +66,11 @@ public:
     virtual void received(NodeId from, std::span<const std::uint8_t> message) = 0;
 
     virtual void note(const std::string& text) = 0;  // for the log; one sentence, and not too many of them
-    virtual void failed(const Error& why) = 0;       // the node cannot go on: its vote cannot be kept
+    // Likewise: this node refused somebody, or was refused. Who keeps no account of that has one more line.
+    virtual void refused(const std::string& text, bool /*by_others*/) { note(text); }
+    // What somebody told this node to do about a link with `peer` does not come about.
+    virtual void link_refused(NodeId /*peer*/, bool /*connect*/, const std::string& text) { note(text); }
+    virtual void failed(const Error& why) = 0;  // the node cannot go on: its vote cannot be kept
 };
 
 class Member final : private net::LinkEvents {
@@ -94,6 +98,10 @@ public:
     // This thread's CPU time that events took, from reaching the core to what follows from them being in force. What
     // goes on all the time (heartbeats, measures, steps that are done) does not count.
     [[nodiscard]] std::chrono::nanoseconds handling_cpu() const { return handling_cpu_; }
+
+    // Control messages since it started.
+    [[nodiscard]] std::uint64_t messages_sent() const { return messages_sent_; }
+    [[nodiscard]] std::uint64_t messages_received() const { return messages_received_; }
 
     // Closes everything. No call of the worker follows, but for failed() where a vote could not be kept: the member
     // then stopped itself.
@@ -125,7 +133,7 @@ private:
     void carry_out(cluster::Action& action);
     void persist(const cluster::DiskRecord& record);
     void dial(NodeId peer, const std::string& address);
-    void note(const std::string& text);
+    void note(const std::string& text, cluster::About about = cluster::About::event);
     void contact(std::size_t number);
 
     net::asio::io_context& loop_;
@@ -148,6 +156,8 @@ private:
     std::uint64_t stable_ = 0;
     cluster::Name started_under_{};  // the view of the last step that was started
     std::chrono::nanoseconds handling_cpu_{0};
+    std::uint64_t messages_sent_ = 0;
+    std::uint64_t messages_received_ = 0;
     net::Links links_;
     Watch watch_;
 };

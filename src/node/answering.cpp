@@ -107,22 +107,16 @@ void Node::answer(const json& request, const Reply& reply) {
         if (request.value("watch", false)) return reply.subscribe("status");
         return reply.end();
     }
-    if (command == "events") return answer_events(request, reply);
+    if (command == "events") return answer_events(story_, request, reply);
     if (command == "why") {
         const cluster::Member& core = participant_->member().core();
-        json details = json::array();
-        if (!refusal_.empty()) details.push_back(refusal_);
+        Why now = why();
         if (const Result<cluster::Recovery> possible = core.recovery(); possible) {
-            details.push_back("not here: " + names_of(possible->lost));
-            details.push_back("if they are lost for good: chaos recover --dir " + options_.dir.string() +
-                              " says what going on without them would mean");
+            now.details.push_back("not here: " + names_of(possible->lost));
+            now.details.push_back("if they are lost for good: chaos recover --dir " + options_.dir.string() +
+                                  " says what going on without them would mean");
         }
-        if (participant_->joiner().running()) {
-            const elastic::Joiner::Progress progress = participant_->joiner().progress();
-            details.push_back("has " + std::to_string(progress.shards) + " of " + std::to_string(progress.of) +
-                              " shards of the state");
-        }
-        return reply.answer({{"why", why()}, {"details", details}});
+        return reply.answer({{"why", now.why}, {"details", now.details}});
     }
     if (command == "leave") {
         leaving_.push_back(reply);
@@ -133,47 +127,6 @@ void Node::answer(const json& request, const Reply& reply) {
     if (command == "recover") return answer_recover(request, reply);
     if (command == "institution") return answer_institution(request, reply);
     reply.refuse("this node does not know the command " + command);
-}
-
-void Node::answer_events(const json& request, const Reply& reply) {
-    const auto& events = story_.events();
-    const auto last = std::min<std::uint64_t>(request.value("last", std::uint64_t{events.size()}), events.size());
-    for (std::size_t i = events.size() - last; i < events.size(); ++i) reply.send(to_json(events[i]));
-    if (request.value("follow", false)) return reply.subscribe("events");
-    reply.end();
-}
-
-Result<NodeId> Node::node_called(const std::string& beginning) const {
-    std::vector<NodeId> found;
-    for (const cluster::MemberInfo& member : view_->members)
-        if (!beginning.empty() && text_of(member.id.node).starts_with(beginning)) found.push_back(member.id.node);
-    if (found.size() == 1) return found.front();
-    return Error{(found.empty() ? "no member's id begins with " : "several members' ids begin with ") + beginning};
-}
-
-void Node::answer_link(const json& request, const Reply& reply) {
-    if (!view_) return reply.refuse("this node is in no cluster");
-    const Result<NodeId> a = node_called(request.at("a").get<std::string>());
-    if (!a) return reply.refuse(a.error().message);
-    const Result<NodeId> b = node_called(request.at("b").get<std::string>());
-    if (!b) return reply.refuse(b.error().message);
-    const NodeId self = participant_->member().id();
-    if (*a == *b || (*a != self && *b != self))
-        return reply.refuse("one end must be this node, " + brief(self) + ", and the other another one");
-    const bool add = request.at("change").get<std::string>() == "add";
-    const NodeId peer = *a == self ? *b : *a;
-    if ((view_->find(cluster::link_between(self, peer)) != nullptr) == add)
-        return reply.refuse(add ? "they are linked already" : "there is no such link");
-    wishes_.push_back({.done = [self, peer, add](const cluster::View& view) -> std::string {
-                           if ((view.find(cluster::link_between(self, peer)) != nullptr) != add) return "";
-                           return add ? "linked with " + brief(peer) : "the link with " + brief(peer) + " is given up";
-                       },
-                       .reply = reply});
-    if (add) {
-        participant_->member().tell(cluster::ConnectCommand{peer});
-    } else {
-        participant_->member().tell(cluster::DisconnectCommand{peer});
-    }
 }
 
 void Node::answer_recover(const json& request, const Reply& reply) {

@@ -75,7 +75,7 @@ Node::Node(boost::asio::io_context& loop, const NodeOptions& options, elastic::T
       journal_(std::move(journal)),
       story_([this](const Event& event) {
           callbacks_.event(event);
-          if (control_) control_->publish("events", to_json(event));
+          if (control_) control_->publish(events_topic, to_json(event));
       }),
       timer_(loop) {}
 
@@ -119,13 +119,17 @@ void Node::changed() {
 
 void Node::adopted(const ViewPtr& view) {
     write(elastic::journal::Adopted{view});
-    for (Event& event : changes(view_.get(), *view)) story_.add(std::move(event));
+    const cluster::DecidePtr decision = participant_->member().core().decision(*view);
+    const cluster::Delta* led = decision ? &decision->delta : nullptr;
+    for (Event& event : changes(view_.get(), *view, led)) story_.add(std::move(event));
+    if (view_ && view->settlement && !view->settlement->founded) ++steps_redone_;
     view_ = view;
     std::erase_if(wishes_, [&](const Wish& wish) {
         const std::string done = wish.done(*view);
         if (!done.empty()) wish.reply.answer({{"text", done}});
         return !done.empty() || !wish.reply.open();
     });
+    answer_link_wishes(*view, led);
     changed();
 }
 
@@ -151,9 +155,11 @@ void Node::applied(const elastic::Outcome& outcome, const StateLabel& state, ela
                  (outcome.culprit ? " (" + brief(*outcome.culprit) + ")" : ""),
              outcome.record.step);
     }
-    if (how == elastic::journal::How::taken)
+    if (how == elastic::journal::How::taken) {
+        ++steps_taken_;
         tell("step", "took the result of step " + std::to_string(outcome.record.step) + " from another member",
              outcome.record.step);
+    }
     const auto now = std::chrono::steady_clock::now();
     if (last_step_) {
         const double took = std::chrono::duration<double>(now - *last_step_).count();
@@ -167,6 +173,7 @@ void Node::applied(const elastic::Outcome& outcome, const StateLabel& state, ela
 }
 
 void Node::joining(const ViewPtr&) {
+    std::erase_if(refusals_, &Refusal::by_others);
     tell("joined", "is let in, and pulls the state from its neighbours");
 }
 
@@ -186,6 +193,7 @@ void Node::activated(std::uint64_t first_step) {
 }
 
 void Node::restored(const StateLabel& state) {
+    std::erase_if(refusals_, &Refusal::by_others);
     write(elastic::journal::Restored{.applied = state.applied, .lineage = state.lineage});
     tell("restored", "goes on from step " + std::to_string(state.applied), state.applied);
 }
@@ -251,8 +259,24 @@ void Node::end_when_others_are_done(std::chrono::steady_clock::time_point limit)
 }
 
 void Node::note(const std::string& text) {
-    if (text.find("refuse") != std::string::npos || text.starts_with("cannot join")) refusal_ = text;
     tell("note", text);
+}
+
+void Node::refused(const std::string& text, bool by_others) {
+    constexpr std::size_t refusals_kept = 4;
+    tell("refused", text);
+    std::erase_if(refusals_, [&](const Refusal& known) { return known.text == text; });
+    if (refusals_.size() == refusals_kept) refusals_.erase(refusals_.begin());
+    refusals_.push_back({.text = text, .by_others = by_others, .at = std::chrono::steady_clock::now()});
+}
+
+void Node::link_refused(NodeId peer, bool connect, const std::string& text) {
+    tell("refused", text);
+    std::erase_if(link_wishes_, [&](const LinkWish& wish) {
+        const bool meant = wish.peer == peer && wish.add == connect;
+        if (meant) wish.reply.refuse(text);
+        return meant;
+    });
 }
 
 void Node::failed(const Error& why) {
@@ -309,11 +333,11 @@ void Node::end(Result<std::string> why) {
 
 // ---- what it tells of itself
 
-std::string Node::why() const {
-    const cluster::Member& core = participant_->member().core();
-    if (core.role() == cluster::Role::outside && !options_.join.empty())
-        return "asks to be let in; nobody has answered yet";
-    return core.why();
+Why Node::why() const {
+    Why why = why_of(*participant_, refusals_);
+    if (participant_->member().core().role() == cluster::Role::outside && !options_.join.empty())
+        why.why = "asks to be let in; nobody has answered yet";
+    return why;
 }
 
 json Node::status() {
@@ -338,12 +362,14 @@ json Node::status() {
                 {"links", view_ ? links_of(*view_) : json::array()},
                 {"institutions", view_ ? institutions_of(*view_) : json::array()},
                 {"connections", connections_of(member.links())},
-                {"counters", counters_of(core.counters(), member.links().counters())},
+                {"counters", counters_of(member)},
                 {"handling_cpu_us", std::chrono::duration<double, std::micro>(member.handling_cpu()).count()},
-                {"why", why()},
+                {"why", why().why},
                 {"uptime_s", std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count()},
                 {"pid", ::getpid()},
                 {"listen", options_.live.listen.empty() ? "" : member.address()}};
+    status["counters"]["steps_redone"] = steps_redone_;
+    status["counters"]["steps_taken"] = steps_taken_;
     status["held_out"] = json();
     if (held_out_) {
         const compute::Measure& measure = held_out_->measure;

@@ -14,6 +14,7 @@
 #include "elastic/run_folder.h"
 #include "node/control.h"
 #include "node/story.h"
+#include "node/why.h"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -63,7 +64,7 @@ public:
     [[nodiscard]] nlohmann::json status();
 
 private:
-    [[nodiscard]] std::string why() const;
+    [[nodiscard]] Why why() const;
     Node(boost::asio::io_context& loop, const NodeOptions& options, elastic::Trainer& trainer, elastic::Journal journal,
          Callbacks callbacks);
 
@@ -82,11 +83,13 @@ private:
     void left() override;
     void finished() override;
     void note(const std::string& text) override;
+    void refused(const std::string& text, bool by_others) override;
+    void link_refused(elastic::NodeId peer, bool connect, const std::string& text) override;
     void failed(const Error& why) override;
 
     void answer(const nlohmann::json& request, const Reply& reply) override;
-    void answer_events(const nlohmann::json& request, const Reply& reply);
     void answer_link(const nlohmann::json& request, const Reply& reply);
+    void answer_link_wishes(const cluster::View& view, const cluster::Delta* led);
     void answer_recover(const nlohmann::json& request, const Reply& reply);
     void answer_institution(const nlohmann::json& request, const Reply& reply);
     [[nodiscard]] Result<elastic::NodeId> node_called(const std::string& beginning) const;
@@ -133,7 +136,15 @@ private:
         Reply reply;
     };
     std::vector<Wish> wishes_;
-    std::string refusal_;  // the last one that was told, for `why`
+    struct LinkWish {  // likewise, or until it is said why none will
+        elastic::NodeId peer;
+        bool add = true;
+        Reply reply;
+    };
+    std::vector<LinkWish> link_wishes_;
+    std::vector<Refusal> refusals_;  // the last ones, for `why`
+    std::uint64_t steps_redone_ = 0;
+    std::uint64_t steps_taken_ = 0;
     bool leaves_ = false;
     bool ended_ = false;
 };

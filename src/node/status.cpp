@@ -75,8 +75,12 @@ json connections_of(const net::Links& links) {
     return connections;
 }
 
-json counters_of(const cluster::Counters& core, const net::LinkCounters& links) {
-    return {{"messages_malformed", core.malformed},
+json counters_of(const live::Member& member) {
+    const cluster::Counters& core = member.core().counters();
+    const net::LinkCounters& links = member.links().counters();
+    return {{"messages_sent", member.messages_sent()},
+            {"messages_received", member.messages_received()},
+            {"messages_malformed", core.malformed},
             {"messages_forged", core.forged},
             {"messages_stale", core.stale},
             {"messages_repeated", core.repeated},

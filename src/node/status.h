@@ -1,8 +1,7 @@
 // What nodes of all kinds tell of themselves (docs/control.md).
 #pragma once
 
-#include "cluster/member.h"
-#include "net/links.h"
+#include "live/member.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -20,6 +19,6 @@ using cluster::NodeId;
 [[nodiscard]] nlohmann::json institutions_of(const cluster::View& view);
 [[nodiscard]] nlohmann::json links_of(const cluster::View& view);
 [[nodiscard]] nlohmann::json connections_of(const net::Links& links);
-[[nodiscard]] nlohmann::json counters_of(const cluster::Counters& core, const net::LinkCounters& links);
+[[nodiscard]] nlohmann::json counters_of(const live::Member& member);
 
 }  // namespace chaos::node

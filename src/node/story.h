@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cluster/view.h"
+#include "node/control.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -25,8 +26,10 @@ struct Event {
 
 [[nodiscard]] nlohmann::json to_json(const Event& event);
 
-// What is different in `now`, one event each; `before` is null where this is the first view that a node knows.
-[[nodiscard]] std::vector<Event> changes(const cluster::View* before, const cluster::View& now);
+// What is different in `now`, one event each; `before` is null where this is the first view that a node knows. `led` is
+// what led to `now`; null: not known, and then not why somebody is gone either.
+[[nodiscard]] std::vector<Event> changes(const cluster::View* before, const cluster::View& now,
+                                         const cluster::Delta* led);
 
 class Story {
 public:
@@ -40,5 +43,9 @@ private:
     std::function<void(const Event&)> tell_;
     std::deque<Event> events_;
 };
+
+// The answer to {"command": "events", ...}; those that follow are published on this topic.
+inline constexpr const char* events_topic = "events";
+void answer_events(const Story& story, const nlohmann::json& request, const Reply& reply);
 
 }  // namespace chaos::node

@@ -149,6 +149,7 @@ void Member::end(Result<void> how) {
 void Member::adopted(const ViewPtr& view) {
     rounds_.adopted(view);
     relay_.adopted(view);
+    if (callbacks_.adopted) callbacks_.adopted(view);
     session_.adopted(view);
     if (leaving_ && is_alone()) end({});
 }

@@ -41,6 +41,7 @@ public:
         std::function<Result<LoadedSlice>(const Portion& portion)> load;
         std::function<void(bool whole)> whole;
         std::function<void(const std::string& text)> note;
+        std::function<void(const ViewPtr& view)> adopted = {};
     };
 
     Member(asio::io_context& loop, const net::SecretKey& key, const net::Credential& credential,

@@ -217,6 +217,7 @@ TEST_F(ServeTogether, ANodeTellsItsStatus) {
     EXPECT_GT(status["share"]["weight_bytes"].get<int>(), 0);
     EXPECT_THAT(said({"status", "--dir", "a"}), testing::HasSubstr("computed by 2 nodes (direct)"));
     EXPECT_THAT(said({"why", "--dir", "a"}), testing::HasSubstr("waits for requests"));
+    EXPECT_THAT(said({"events", "--dir", "a", "--json"}), testing::HasSubstr("\"kind\":\"joined\""));
     (void)said({"leave", "--dir", "b"});
     EXPECT_EQ(second.process->wait(), 0) << second.process->err;
     EXPECT_FALSE(text_of(first.port, 20).empty());

@@ -9,7 +9,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <sstream>
 
 namespace chaos::test {
 namespace {
@@ -72,6 +75,7 @@ TEST_F(Up, NodesJoinDieAndLeaveAndTheRunCanBeComputedAgain) {
     b->signal(SIGKILL);
     b->wait();
     ASSERT_TRUE(c->wait_for_output("is no longer a member")) << c->err;
+    EXPECT_THAT(run({"events", "--json", "--dir", "c"}).out, HasSubstr("\"kind\":\"failed\""));
     const json now = status("a");
     EXPECT_EQ(now["members"].size(), 2U);
     for (const char* field : {"node", "view", "epoch", "step", "members", "links", "state_hash", "loss"})
@@ -218,6 +222,62 @@ TEST_F(Up, InstitutionsComeAndGoWhileTheClusterRuns) {
     EXPECT_EQ(removed.code, 0) << removed.err;
     ASSERT_TRUE(c->wait_for_output("its institution was removed")) << c->err;
     EXPECT_EQ(status("a")["members"].size(), 1U);
+}
+
+TEST_F(Up, LinksAreChangedByCommandAndEveryWishEnds) {
+    std::string address;
+    const auto a = found(address);
+    const auto b = join(address, "b");
+    const auto c = join(address, "c");
+    const std::string id_a = status("a")["node"];
+    const std::string id_b = status("b")["node"];
+    const std::string id_c = status("c")["node"];
+    const auto linked = [&](const std::string& x, const std::string& y) {
+        const json links = status("c")["links"];
+        return std::ranges::any_of(links, [&](const json& link) {
+            return (link["a"] == x && link["b"] == y) || (link["a"] == y && link["b"] == x);
+        });
+    };
+    while (!linked(id_a, id_b)) {
+    }
+    const Outcome removed = run({"link", "remove", id_a, id_b, "--dir", "a"});
+    EXPECT_EQ(removed.code, 0) << removed.err;
+    EXPECT_THAT(removed.out, HasSubstr("is given up\n"));
+    while (linked(id_a, id_b)) {
+    }
+    EXPECT_THAT(run({"link", "remove", id_a, id_b, "--dir", "a"}).err, HasSubstr("there is no such link"));
+    const Outcome added = run({"link", "add", id_a, id_b, "--dir", "b"});
+    EXPECT_EQ(added.code, 0) << added.err;
+    EXPECT_THAT(added.out, HasSubstr("linked with"));
+
+    // No way leads to b any more without its other link.
+    EXPECT_EQ(run({"link", "remove", id_a, id_b, "--dir", "b"}).code, 0);
+    const std::uint64_t before = status("b")["incarnation"];
+    const Outcome cut = run({"link", "remove", id_c, id_b, "--dir", "c"});
+    EXPECT_EQ(cut.code, 0) << cut.err;
+    EXPECT_THAT(cut.out, HasSubstr("left no way to " + id_b.substr(0, 8)));
+    EXPECT_THAT(run({"events", "--dir", "a"}).out, HasSubstr("the removal of a link cut it off"));
+    for (json now = status("b"); now["incarnation"] == before || now["role"] != "active"; now = status("b")) {
+    }
+
+    // One that stands still says nothing, and whoever asks hears of it.
+    EXPECT_EQ(run({"link", "remove", id_c, id_b, "--dir", "c"}).code, 0);
+    b->signal(SIGSTOP);
+    const Outcome refused = run({"link", "add", id_c, id_b, "--dir", "c"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr(id_b.substr(0, 8)));
+    while (status("c")["members"].size() > 2) {
+    }
+    const Outcome told = run({"events", "--json", "--dir", "c"});
+    std::set<std::string> kinds;
+    std::istringstream lines(told.out);
+    for (std::string line; std::getline(lines, line);) kinds.insert(json::parse(line)["kind"].get<std::string>());
+    for (const char* kind : {"refused", "failed", "step", "left", "link_up", "link_down", "view", "joined", "synced"})
+        EXPECT_TRUE(kinds.contains(kind)) << kind << "\n" << told.out;
+    const json counters = status("c")["counters"];
+    for (const char* counter : {"messages_sent", "messages_received", "steps_redone"})
+        EXPECT_GT(counters[counter].get<std::uint64_t>(), 0U) << counter;
+    EXPECT_THAT(run({"why", "--dir", "c"}).out, HasSubstr("step "));
 }
 
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {

@@ -58,7 +58,9 @@ struct Effect {
     [[nodiscard]] bool says(const std::string& words) const {
         return std::ranges::any_of(actions, [&](const Action& action) {
             const auto* said = std::get_if<Note>(&action);
-            return said != nullptr && said->text.find(words) != std::string::npos;
+            const auto* refused = std::get_if<LinkRefused>(&action);
+            return (said != nullptr && said->text.find(words) != std::string::npos) ||
+                   (refused != nullptr && refused->text.find(words) != std::string::npos);
         });
     }
     // It may be said in the log, but to nobody else.

@@ -328,5 +328,108 @@ TEST(Member, LinksAreAgreedAndRemoved) {
     EXPECT_TRUE(trains(village, {0, 1, 2, 3}));
 }
 
+bool linked(Village& village, unsigned by, unsigned a, unsigned b) {
+    return village.member(by).view()->find(link_between(Village::node(a), Village::node(b))) != nullptr;
+}
+
+TEST(Member, ALinkThatWasRemovedStaysGoneUntilSomebodyAsksForIt) {
+    Village village;
+    populate(village, 3);
+    ASSERT_TRUE(village.until([&] { return linked(village, 0, 0, 1); })) << village.story();
+    village.tell(0, DisconnectCommand{Village::node(1)});
+    ASSERT_TRUE(village.until([&] { return !linked(village, 0, 0, 1) && !linked(village, 1, 0, 1); }));
+    const std::uint64_t epoch = village.member(0).view()->epoch;
+    village.pass(30 * second);
+    EXPECT_FALSE(linked(village, 0, 0, 1)) << village.story();
+    EXPECT_EQ(village.member(0).view()->epoch, epoch) << village.story();
+    EXPECT_TRUE(trains(village, {0, 1, 2}));
+    // By the end that did not give it up.
+    village.tell(1, ConnectCommand{Village::node(0)});
+    EXPECT_TRUE(village.until([&] { return linked(village, 0, 0, 1) && linked(village, 1, 0, 1); })) << village.story();
+    for (const unsigned number : {0U, 1U}) EXPECT_TRUE(village.house(number).refused_links.empty());
+}
+
+TEST(Member, ALinkThatWasRemovedComesBackWhereALeaverWouldCutOthersOff) {
+    Village village;
+    populate(village, 3);
+    ASSERT_TRUE(village.until([&] { return linked(village, 0, 0, 1); })) << village.story();
+    village.tell(0, DisconnectCommand{Village::node(1)});
+    ASSERT_TRUE(village.until([&] { return !linked(village, 0, 0, 1); })) << village.story();
+    village.tell(2, LeaveCommand{});
+    EXPECT_TRUE(village.until([&] { return village.house(2).left; })) << village.story();
+    EXPECT_TRUE(trains(village, {0, 1})) << village.story();
+    EXPECT_TRUE(linked(village, 0, 0, 1));
+    for (const unsigned number : {0U, 1U}) EXPECT_TRUE(village.house(number).excluded.empty());
+}
+
+TEST(Member, WhoeverAsksForALinkIsToldWhyNoneComesAbout) {
+    Village village;
+    village.options.links_wanted = 1;
+    populate(village, 4);
+    village.options.links_allowed = 1;  // of the last one
+    village.join(4, 0);
+    ASSERT_TRUE(trains(village, {0, 1, 2, 3, 4})) << village.story();
+    village.pass(10 * second);
+    unsigned asks = 0;
+    while (linked(village, 0, asks, 4)) ++asks;
+    ASSERT_LT(asks, 4U) << village.story();
+    std::vector<LinkRefused>& refused = village.house(asks).refused_links;
+    const auto why = [&](const ConnectCommand& command) {
+        refused.clear();
+        village.tell(asks, command);
+        return village.until([&] { return !refused.empty(); }, 20 * second) ? refused[0].text : village.story();
+    };
+    EXPECT_EQ(why({Village::node(4)}), "no link with " + brief(Village::node(4)) +
+                                           " comes about: it declined: it has as many links as it wants");
+    EXPECT_EQ(refused[0].peer, Village::node(4));
+    EXPECT_TRUE(refused[0].connect);
+    EXPECT_NE(why({Village::node(9)}).find("it is not another member"), std::string::npos);
+    village.pass(10 * second);  // until what was there to talk about it is closed
+    village.cuts.insert(link_between(Village::node(asks), Village::node(4)));
+    EXPECT_NE(why({Village::node(4)}).find("it has no address where it could be dialled"), std::string::npos);
+    village.cuts.clear();
+    village.house(4).frozen = true;
+    EXPECT_NE(why({Village::node(4)}).find("it is not a member any more"), std::string::npos);
+    village.house(4).frozen = false;
+    EXPECT_TRUE(trains(village, {0, 1, 2, 3, 4})) << village.story();
+}
+
+TEST(Member, KnowsWhatLedToAView) {
+    Village village;
+    village.found(0);
+    ASSERT_TRUE(village.until([&] { return village.member(0).view() != nullptr; }));
+    EXPECT_EQ(village.member(0).decision(*village.member(0).view()), nullptr);  // it was founded
+    village.join(1, 0);
+    ASSERT_TRUE(trains(village, {0, 1}));
+    village.tell(1, LeaveCommand{});
+    ASSERT_TRUE(village.until([&] { return village.house(1).left; }));
+    const ViewPtr view = village.member(0).view();
+    const DecidePtr led = village.member(0).decision(*view);
+    ASSERT_NE(led, nullptr);
+    EXPECT_EQ(name_of(led->delta), view->name);
+    EXPECT_EQ(led->delta.removals, (std::vector<Removal>{{.node = Village::node(1), .reason = Reason::left}}));
+}
+
+TEST(Member, AWishThatTheMembersCannotAgreeOnEnds) {
+    Village village;
+    village.strict = true;
+    populate(village, 3);
+    ASSERT_TRUE(village.until([&] { return linked(village, 0, 0, 1); })) << village.story();
+    village.crash(1);
+    village.crash(2);
+    village.pass(second);
+    village.tell(0, DisconnectCommand{Village::node(1)});
+    ASSERT_TRUE(village.until([&] { return !village.house(0).refused_links.empty(); }, 60 * second)) << village.story();
+    EXPECT_FALSE(village.house(0).refused_links[0].connect);
+    EXPECT_NE(village.house(0).refused_links[0].text.find("did not agree"), std::string::npos);
+    // Whom it misses, and since when.
+    const std::vector<Missed> missed = village.member(0).missed();
+    ASSERT_EQ(missed.size(), 2U);
+    for (const Missed& one : missed) {
+        EXPECT_FALSE(one.connected);
+        EXPECT_GT(one.silent_for, 10 * second);
+    }
+}
+
 }  // namespace
 }  // namespace chaos::cluster

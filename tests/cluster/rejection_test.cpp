@@ -315,8 +315,8 @@ TEST(Rejection, ARefusedCommandSaysWhy) {
     Village village;
     populate(village, 2);
     const auto says = [&](const Event& event, const std::string& words) { return hand(village, 0, event).says(words); };
-    EXPECT_TRUE(says(DisconnectCommand{node(9)}, "there is no link to"));
-    EXPECT_TRUE(says(ConnectCommand{node(9)}, "it is not a member"));
+    EXPECT_TRUE(says(DisconnectCommand{node(9)}, "there is no such link"));
+    EXPECT_TRUE(says(ConnectCommand{node(9)}, "it is not another member"));
     EXPECT_TRUE(says(InstitutionCommand{.kind = RequestKind::revoke_node, .root = {}, .revocation = {1, 2}},
                      "not signed by the institution"));
     EXPECT_TRUE(says(FoundCommand{}, "this node has one already"));

@@ -107,6 +107,7 @@ public:
         std::optional<std::uint64_t> awaits;  // the step before the first one it was let in for
         std::vector<std::string> notes;
         std::vector<std::string> excluded;
+        std::vector<LinkRefused> refused_links;
         std::uint64_t life = 0;
         std::vector<std::uint8_t> credential;
         std::string address;
@@ -330,6 +331,8 @@ private:
             from.running.reset();
         } else if (std::holds_alternative<Left>(action)) {
             from.left = true;
+        } else if (auto* refused = std::get_if<LinkRefused>(&action)) {
+            from.refused_links.push_back(*refused);
         } else if (auto* text = std::get_if<Note>(&action)) {
             from.notes.push_back(text->text);
         }

@@ -454,10 +454,41 @@ TEST(Participant, JoinsOverALinkThatCannotCarryWhatIsLearnt) {
     clan.found(0);
     ASSERT_TRUE(clan.all_reach(3)) << clan.log;
     const Relative& newcomer = clan.join(1, {0});
-    ASSERT_TRUE(clan.wait([&] { return newcomer.synced_at.has_value(); })) << clan.log;
+    const Participant& donor = *clan.nodes[0]->participant;
+    bool paused = false;
+    bool given = false;
+    ASSERT_TRUE(clan.wait([&] {
+        const auto donations = newcomer.participant->joiner().donations();
+        given = given || (donations.size() == 1 && donations[0].donor == donor.member().id() && donations[0].linked &&
+                          donations[0].bytes_per_s > 0.0);
+        paused = paused || (donor.steps().waits().what == StepWait::For::pause && donor.donor().pause() &&
+                            donor.donor().pause()->newcomer == newcomer.participant->member().id());
+        return newcomer.synced_at.has_value();
+    })) << clan.log;
+    EXPECT_TRUE(paused && given) << clan.log;
     EXPECT_NE(clan.nodes[0]->notes.find("begins no further step until newcomer"), std::string::npos) << clan.log;
     ASSERT_TRUE(clan.wait([&] { return newcomer.trains(); })) << clan.log;
     clan.expect_one_line();
+}
+
+TEST(Participant, SaysWhoseContributionIsMissing) {
+    Clan clan(slow_model());
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    Relative& frozen = *clan.nodes[2];
+    frozen.is_frozen = true;
+    const auto waits_for_it = [&](unsigned number) {
+        const StepWait wait = clan.nodes[number]->participant->steps().waits();
+        return wait.what == StepWait::For::sums && wait.whom == std::vector{frozen.participant->member().id()};
+    };
+    EXPECT_TRUE(clan.wait([&] { return waits_for_it(0) || waits_for_it(1); })) << clan.log;
+    // Of whom nothing is heard, the core says; until it gives it up.
+    EXPECT_TRUE(clan.wait([&] {
+        const auto missed = clan.nodes[0]->participant->member().core().missed();
+        return (missed.size() == 1 && missed[0].peer == frozen.participant->member().id()) ||
+               clan.nodes[0]->view->members.size() == 2;
+    })) << clan.log;
+    frozen.is_frozen = false;
+    EXPECT_TRUE(clan.wait([&] { return clan.nodes[0]->view->active_count() == 3; })) << clan.log;
 }
 
 TEST(Participant, WhoseMemoryIsBadIsNamedAndPullsWhatIsWrong) {
