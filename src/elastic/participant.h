@@ -4,7 +4,7 @@
 //                      ┌── Steps    compute, all-reduce, apply; flush, take, redo
 //   live::Member ◄───► ├── Donor    shards and results for joiners
 //                      ├── Joiner   the state, from all neighbours at once
-//                      └── checkpoints of stable steps, by the longest-standing member
+//                      └── checkpoints of stable steps, by those who stand longest
 //
 // Everything is called, and calls back, in the loop's thread.
 #pragma once
@@ -21,6 +21,7 @@
 #include "state/checkpoint.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -111,6 +112,7 @@ private:
     void stop_training();
     void begin_sync_if_still();
     void tell_stable();
+    [[nodiscard]] bool keeps_checkpoints() const;
     void save_if_due();
     void publish_checkpoint();
     void finish_if_over();
