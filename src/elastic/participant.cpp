@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace chaos::elastic {
@@ -68,6 +69,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
     thread_.when_idle([this] {
         begin_sync_if_still();
         save_if_due();
+        save_at_the_end();
     });
     steps_.begin_at(trainer.progress().step, trainer.progress().lineage);
 }
@@ -96,6 +98,7 @@ void Participant::adopted(const ViewPtr& view) {
 
 // After the last step there is one more, in which nothing is computed; and none after that.
 void Participant::start_step(std::uint64_t step, const ViewPtr& view) {
+    if (ends_) return;
     // Newcomers go on by themselves from what they hold: nobody else is left.
     if (joiner_.holds_state()) {
         const std::optional<StateLabel> state = joiner_.whole();
@@ -306,7 +309,7 @@ bool Participant::keeps_checkpoints() const {
 // Everybody writes the last one, which is the trained model. Who has only begun to keep them does not wait for the next
 // one: until it has its own, the others' newest may be the only one.
 void Participant::save_if_due() {
-    if (stopped_ || astray_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
+    if (stopped_ || ends_ || astray_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
     finish_if_over();
     StateLabel state = steps_.label();
     const run::Train& train = trainer_.run().train;
@@ -330,12 +333,23 @@ void Participant::save_if_due() {
 void Participant::save_if_alone(std::function<void(const Result<void>&)> then) {
     const ViewPtr view = member_.core().view();
     const bool alone = view != nullptr && view->is_active(member_.id()) && view->active_count() == 1;
+    if (!alone || stopped_) return then({});
+    ends_ = true;
+    steps_.stop_step();
+    at_the_end_ = std::move(then);
+    save_at_the_end();
+}
+
+// Once what was being computed and applied has come to its end.
+void Participant::save_at_the_end() {
+    if (!at_the_end_ || stopped_ || thread_.busy()) return;
+    const auto then = std::exchange(at_the_end_, nullptr);
     StateLabel state = steps_.label();
     state.applied = std::min(state.applied, static_cast<std::uint64_t>(trainer_.run().train.steps));
-    if (!alone || state.applied == last_saved_ || !thread_.may_read()) return then({});
+    if (state.applied == last_saved_) return then({});
     const auto done = std::make_shared<Result<void>>();
     thread_.read([this, done, path = checkpoints_.path_of(state.applied)] { *done = trainer_.save(path); },
-                 [this, done, state, then = std::move(then)] {
+                 [this, done, state, then] {
                      if (*done) {
                          last_saved_ = state.applied;
                          observer_.saved(state.applied, checkpoints_.path_of(state.applied));

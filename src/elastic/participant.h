@@ -72,8 +72,8 @@ public:
     [[nodiscard]] const Joiner& joiner() const { return joiner_; }
     [[nodiscard]] const Donor& donor() const { return donor_; }
     [[nodiscard]] bool is_over() const { return over_; }
-    // Before the process ends: where nobody else goes on, the state as it is becomes a checkpoint. `then` may come at
-    // once.
+    // Before the process ends: where nobody else goes on, no further step is begun, and the state becomes a checkpoint
+    // once the step in flight is applied or given up. `then` may come at once.
     void save_if_alone(std::function<void(const Result<void>&)> then);
     // Measured on this node; 0: not known.
     [[nodiscard]] double samples_per_s() const { return samples_per_s_; }
@@ -114,6 +114,7 @@ private:
     void tell_stable();
     [[nodiscard]] bool keeps_checkpoints() const;
     void save_if_due();
+    void save_at_the_end();
     void publish_checkpoint();
     void finish_if_over();
 
@@ -127,6 +128,8 @@ private:
     Observer& observer_;
     bool stopped_ = false;
     bool over_ = false;
+    bool ends_ = false;                                    // no step is begun any more
+    std::function<void(const Result<void>&)> at_the_end_;  // when the state is saved
     bool has_failed_ = false;
     bool astray_ = false;                      // what is in memory is not the cluster's, and nothing to be saved
     bool awaits_sync_ = false;                 // the join begins when nothing is being computed any more

@@ -3,9 +3,12 @@
 
 #include "elastic/clan.h"
 
+#include <boost/asio/post.hpp>
+
 #include <atomic>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace chaos::elastic {
 namespace {
@@ -327,6 +330,26 @@ TEST(Participant, TheHolderOfTheCheckpointComesLast) {
     ASSERT_TRUE(clan.all_finish()) << clan.log;
     clan.expect_one_line();
     clan.expect_sound();
+}
+
+// The state changes at that moment, and cannot be read.
+TEST(Participant, WhoIsStoppedWhileAStepIsAppliedSavesIt) {
+    Clan clan(slow_model());
+    clan.run.train.checkpoint_every = 0;
+    Relative& node = clan.found(0);
+    ASSERT_TRUE(clan.all_reach(3)) << clan.log;
+    bool asked = false;
+    std::optional<bool> done;
+    node.before_applying = [&] {
+        if (std::exchange(asked, true)) return;
+        boost::asio::post(
+            node.loop, [&] { node.participant->save_if_alone([&](const Result<void>& saved) { done = saved.ok(); }); });
+    };
+    ASSERT_TRUE(clan.wait([&] { return done.has_value(); })) << clan.log;
+    EXPECT_TRUE(*done);
+    ASSERT_EQ(node.saved_steps.size(), 1U) << clan.log;
+    EXPECT_EQ(node.saved_steps.back(), node.steps);
+    EXPECT_EQ(node.participant->state().applied, node.steps);
 }
 
 TEST(LongParticipant, TwoHalvesGoOnApartAndMeetAgain) {
