@@ -208,7 +208,8 @@ Result<void> train_together(const NodeOptions& options, const fs::path& dir, con
                    "\", which vouches for this machine's nodes");
     teller.say("node " + cluster::brief(member.id()) + " in " + dir.string() +
                (member.address().empty() ? ", which only dials" : ", listens at " + member.address()));
-    if (!trainer.advice().empty()) teller.say(trainer.advice());
+    for (const std::string& text : {trainer.advice(), trainer.caution()})
+        if (!text.empty()) teller.say(text);
     if (!member.address().empty() && options.join.empty())
         teller.say("others of this machine join with: chaos join " + member.address() + " --dir OTHER");
     return run_node(loop, *running, teller, why);

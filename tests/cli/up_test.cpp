@@ -220,6 +220,17 @@ TEST_F(Up, InstitutionsComeAndGoWhileTheClusterRuns) {
     EXPECT_EQ(status("a")["members"].size(), 1U);
 }
 
+TEST_F(Up, WhoNormalisesOverBatchesIsToldWhatThatMeansForSeveralNodes) {
+    folder.write("resnet.toml",
+                 "[model]\nkind = \"resnet18\"\nnorm = \"batch\"\n[data]\nkind = \"synthetic\"\nshape = [3, 8, 8]\n"
+                 "samples = 64\n[train]\nsteps = 1000000\nbatch = 2\nthreads = 1\neval_every = 0\n");
+    const auto a = start({"up", "resnet.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    EXPECT_TRUE(a->wait_for_output("depends on how a batch is divided")) << a->err;
+    const std::size_t at = a->out.find("listens at ") + std::string("listens at ").size();
+    const auto b = start({"join", a->out.substr(at, a->out.find('\n', at) - at), "--dir", "b"});
+    EXPECT_TRUE(b->wait_for_output("depends on how a batch is divided")) << b->err;
+}
+
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {
     const auto one = start({"up", "run.toml", "--dir", "one"});
     ASSERT_TRUE(one->wait_for_output("join with")) << one->err;
