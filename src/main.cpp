@@ -96,17 +96,22 @@ void add_join(CLI::App& program, Job& job) {
     auto options = std::make_shared<chaos::cli::JoinOptions>();
     CLI::App* command =
         program.add_subcommand("join", "Train with others: join a cluster, which tells what is trained");
-    command->add_option("addresses", options->node.join, "Where nodes of the cluster listen; one is enough")
-        ->required()
+    command
+        ->add_option("addresses", options->node.join,
+                     "Where nodes of the cluster listen; one is enough, none where DIR was in it before")
         ->type_name("ADDR");
     command->add_option("--dir", options->node.dir, "The node's folder (default: node)")->type_name("DIR");
     command->add_option("--data", options->data, "Where the run's data files are looked for")->type_name("FOLDER");
     add_node_options(*command, options->node);
     command->footer(
-        "The run file comes from the cluster; data files it names have to be here (with --data, or below DIR).\n\n"
+        "The run file comes from the cluster; data files it names have to be here (with --data, below DIR or below "
+        "the\n"
+        "current folder). Started again with the same folder, a node goes back to its cluster, and needs nobody who\n"
+        "tells it what is trained.\n\n"
         "Examples:\n"
         "  chaos join 127.0.0.1:7440 --dir b                          # another node, on the same machine\n"
-        "  chaos join lab7.example.org:7440 --token WORD --data ~/texts\n");
+        "  chaos join lab7.example.org:7440 --token WORD --data ~/texts\n"
+        "  chaos join --dir b                                         # again\n");
     command->callback([&job, options] { job = [options] { return chaos::cli::join(*options); }; });
 }
 
@@ -118,10 +123,14 @@ void add_replay(CLI::App& program, Job& job) {
         ->type_name("DIR");
     command->add_option("--run", options->run_file, "The run file (default: run.toml in the first folder)")
         ->type_name("RUN.toml");
+    command->add_option("--from", options->from, "Begin with this checkpoint of the run (default: with its first step)")
+        ->type_name("CHECKPOINT");
     command->footer(
         "Every committed step is computed again with the shares and the order of sums of its view: a sample that was\n"
         "dropped or taken twice shows. Exit code 1: something was not the same.\n\n"
-        "Example:\n  chaos replay a b c --run run.toml\n");
+        "Examples:\n"
+        "  chaos replay a b c --run run.toml\n"
+        "  chaos replay b --from b/checkpoints/step-000000000500.safetensors    # b joined later\n");
     command->callback([&job, options] {
         job = [options]() -> Result<void> {
             const auto same = chaos::cli::replay(*options);

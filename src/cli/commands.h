@@ -48,12 +48,13 @@ struct JoinOptions {
     std::filesystem::path data;  // where data files are looked for
     NodeOptions node;            // dir empty: "node", in the current folder
 };
-// A node that joins a cluster, which tells it what is trained.
+// A node that joins a cluster, which tells it what is trained; or goes back to the one that its folder knows.
 [[nodiscard]] Result<void> join(const JoinOptions& options);
 
 struct ReplayOptions {
     std::vector<std::filesystem::path> dirs;  // of nodes; the first one's last state is what is computed again
     std::filesystem::path run_file;           // empty: the first folder's run.toml
+    std::filesystem::path from;               // a checkpoint to begin with; empty: the run's beginning
 };
 // False: something was not the same, which was printed.
 [[nodiscard]] Result<bool> replay(const ReplayOptions& options);

@@ -25,6 +25,7 @@ Result<bool> replay(const ReplayOptions& options) {
     if (run.train.threads == 0 && chain.threads.size() == 1)
         run.train.threads = static_cast<std::int64_t>(*chain.threads.begin());
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
+    if (!options.from.empty()) CHAOS_CHECK(trainer.resume(options.from));
     const elastic::ReplayStart start{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
     auto shown = std::chrono::steady_clock::now();
     const elastic::ReplayCallbacks callbacks{.same = [&](const elastic::journal::Applied& step) {
@@ -32,7 +33,7 @@ Result<bool> replay(const ReplayOptions& options) {
         if (now - shown < std::chrono::seconds(1)) return;
         shown = now;
         std::printf("step %llu of %zu: the same\n", static_cast<unsigned long long>(step.record.step),
-                    chain.steps.size());
+                    static_cast<std::size_t>(chain.first_step) + chain.steps.size());
         std::fflush(stdout);
     }};
     CHAOS_TRY(const elastic::ReplayReport report,

@@ -131,8 +131,7 @@ void show_notes(const elastic::Trainer& trainer, Display& display) {
         display.note("the checkpoint was computed with " + std::to_string(trainer.progress().threads) +
                      " threads, this process uses " + std::to_string(run.train.threads) +
                      ": results will differ in the last bits (train.threads pins the number)");
-    if (run.model.norm == "batch" && run.train.accumulate > 1)
-        display.note("with model.norm = \"batch\" the result depends on train.accumulate; \"group\" does not");
+    if (run.train.accumulate > 1 && !trainer.caution().empty()) display.note(trainer.caution());
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <set>
 
 namespace chaos::cli {
 namespace {
@@ -90,7 +91,9 @@ bool is_loopback(const std::string& address) {
 std::vector<std::string> listen_where(const NodeOptions& options, const fs::path& dir) {
     if (!options.listen.empty()) return options.listen;
     if (const Result<std::string> last = read_file(dir / "address"); last && is_loopback(*last)) return {*last};
-    if (options.join.empty()) return {default_listen};
+    // Who came in by others and has no such file only dials.
+    if (options.join.empty())
+        return fs::exists(dir / "description") ? std::vector<std::string>{} : std::vector<std::string>{default_listen};
     if (std::ranges::all_of(options.join, is_loopback)) return {any_loopback};
     return {};
 }
@@ -116,12 +119,12 @@ Result<void> run_node(boost::asio::io_context& loop, node::Node& running, const 
     return {};
 }
 
-Result<node::Identity> who_in(const fs::path& dir, const NodeOptions& options) {
+Result<node::Identity> who_in(const fs::path& dir, const NodeOptions& options, bool may_make_institution) {
     return node::identity_of({.dir = dir,
                               .token = options.token,
                               .certificate = options.certificate,
                               .institution = options.institution,
-                              .may_make_institution = options.join.empty(),
+                              .may_make_institution = may_make_institution,
                               .home = {}});
 }
 
@@ -156,14 +159,25 @@ Result<void> check_addresses(const NodeOptions& options) {
 
 // Whether the cluster that a newcomer asks for trains the same run. Where nobody answers yet, it will hear when it
 // joins.
-Result<void> check_cluster(const NodeOptions& options, const node::Identity& identity,
-                           const elastic::Trainer& trainer) {
+Result<void> check_cluster(const NodeOptions& options, const node::Identity& identity, const run::Identity& ours) {
     boost::asio::io_context loop{1};
     node::FetchOptions fetch;
     fetch.addresses = options.join;
     fetch.limit = std::chrono::seconds(2);
     const Result<run::Identity> clusters = node::fetch_identity(loop, identity.key, identity.credential, fetch);
-    return clusters ? node::check_same_run(trainer.identity(), *clusters) : Result<void>{};
+    return clusters ? node::check_same_run(ours, *clusters) : Result<void>{};
+}
+
+// What a node of this machine, in whatever folder it is started, has to say to join.
+std::string how_to_join(const std::string& address, const Told& told, const run::Run& run) {
+    std::string command = "chaos join " + address + " --dir OTHER";
+    std::set<fs::path> folders;
+    for (const std::vector<fs::path>& files : {run.data.files, run.data.labels})
+        for (const fs::path& file : files) folders.insert(fs::absolute(file).lexically_normal().parent_path());
+    if (folders.empty()) return command;
+    // Data files are found by their names in their folder; those of several, where the run file says.
+    const fs::path folder = folders.size() == 1 ? *folders.begin() : fs::absolute(told.run_file).parent_path();
+    return command + " --data " + folder.string();
 }
 
 // From here on both commands are one. The folder is locked.
@@ -208,9 +222,10 @@ Result<void> train_together(const NodeOptions& options, const fs::path& dir, con
                    "\", which vouches for this machine's nodes");
     teller.say("node " + cluster::brief(member.id()) + " in " + dir.string() +
                (member.address().empty() ? ", which only dials" : ", listens at " + member.address()));
-    if (!trainer.advice().empty()) teller.say(trainer.advice());
+    for (const std::string& text : {trainer.advice(), trainer.caution()})
+        if (!text.empty()) teller.say(text);
     if (!member.address().empty() && options.join.empty())
-        teller.say("others of this machine join with: chaos join " + member.address() + " --dir OTHER");
+        teller.say("others of this machine join with: " + how_to_join(member.address(), told, trainer.run()));
     return run_node(loop, *running, teller, why);
 }
 
@@ -224,26 +239,48 @@ Result<void> up(const UpOptions& options) {
                                               : "--dir is the run file; it must be a folder"};
     CHAOS_CHECK(check_addresses(options.node));
     CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
-    CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
+    CHAOS_TRY(const node::Identity identity, who_in(dir, options.node, options.node.join.empty()));
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(folder.describe(options.run_file, trainer));
     const bool was_in = fs::exists(dir / "vote");
-    if (!was_in && !options.node.join.empty()) CHAOS_CHECK(check_cluster(options.node, identity, trainer));
+    if (!was_in && !options.node.join.empty()) CHAOS_CHECK(check_cluster(options.node, identity, trainer.identity()));
     return train_together(options.node, dir, {.run_file = options.run_file, .description = {}}, identity, trainer);
 }
+
+namespace {
+
+// As it was told when this node was let in; else by the cluster that it asks to be let in.
+Result<node::Description> description_for(const NodeOptions& options, const fs::path& dir,
+                                          const node::Identity& identity) {
+    if (fs::exists(dir / "vote")) {
+        CHAOS_TRY(std::optional<node::Description> kept, node::installed(dir));
+        if (kept) {
+            if (options.join.empty()) return std::move(*kept);
+            const Result<void> same = check_cluster(options, identity, kept->identity);
+            if (!same) return Error{same.error().message + "; to join it, choose another folder with --dir"};
+            return std::move(*kept);
+        }
+    }
+    if (options.join.empty())
+        return Error{
+            dir.string() +
+            " is not the folder of a node that joined a cluster before; say by whom it joins: " + "chaos join ADDR"};
+    const Teller teller(options.json, 0);
+    boost::asio::io_context loop{1};
+    node::FetchOptions fetch;
+    fetch.addresses = options.join;
+    fetch.note = [&](const std::string& text) { teller.say(text); };
+    return node::fetch_description(loop, identity.key, identity.credential, fetch);
+}
+
+}  // namespace
 
 Result<void> join(const JoinOptions& options) {
     const fs::path dir = options.node.dir.empty() ? "node" : options.node.dir;
     CHAOS_CHECK(check_addresses(options.node));
     CHAOS_TRY(auto folder, elastic::RunFolder::open(dir));
-    CHAOS_TRY(const node::Identity identity, who_in(dir, options.node));
-    const Teller teller(options.node.json, 0);
-    boost::asio::io_context loop{1};
-    node::FetchOptions fetch;
-    fetch.addresses = options.node.join;
-    fetch.note = [&](const std::string& text) { teller.say(text); };
-    CHAOS_TRY(const node::Description description,
-              node::fetch_description(loop, identity.key, identity.credential, fetch));
+    CHAOS_TRY(const node::Identity identity, who_in(dir, options.node, false));
+    CHAOS_TRY(const node::Description description, description_for(options.node, dir, identity));
     CHAOS_TRY(const run::Run run, node::install(description, dir, options.data));
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(node::check_same_run(trainer.identity(), description.identity));

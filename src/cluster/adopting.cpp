@@ -76,6 +76,7 @@ bool Member::State::adopt(const DecidePtr& decision) {
         remember_lost({.node = removal.node, .address = member->address});
     }
     remember_given_up(delta);
+    if (delta.settlement && delta.settlement->founded) say_what_is_lost(*delta.settlement);
     line.append(next, decision, applied);
     forget_ballots();
     // Votes may still be on their way to a proposer that had enough without them.
@@ -84,6 +85,17 @@ bool Member::State::adopt(const DecidePtr& decision) {
     persist();
     after_adoption();
     return true;
+}
+
+// All were down: whatever was learnt after the checkpoint that they begin from is lost.
+void Member::State::say_what_is_lost(const Settlement& settlement) {
+    std::string text = "all were down; training goes on from the checkpoint of step " +
+                       std::to_string(settlement.applied) + ", and all later steps are lost";
+    if (settlement.lineage == Name{})
+        text = "all were down, and nobody who came back has a checkpoint: all that was learnt is lost";
+    const std::uint64_t reached = std::max(tip().first_step, applied);
+    if (reached > settlement.applied) text += "; they were at step " + std::to_string(reached) + " at least";
+    note(std::move(text));
 }
 
 // What the new tip means for this node.
@@ -204,7 +216,8 @@ void Member::State::forget_ballots() {
     proposal.reset();
     round_zero_used = false;
     highest_round = 0;
-    propose_at = without_quorum_since = never;
+    propose_at = without_quorum_since = founding_since = never;
+    founding_waits.clear();
 }
 
 }  // namespace chaos::cluster

@@ -263,6 +263,7 @@ std::string Member::why() const {
         case Role::syncing:
             return "pulls the state from its neighbours";
         case Role::returning:
+            if (!state.founding_waits.empty()) return "came back from a restart; " + state.founding_waits;
             return "came back from a restart; looks for the others of view " + brief(state.tip().name) +
                    (state.recovery() ? ", of which " + state.too_few() : "");
         case Role::active:
@@ -286,6 +287,7 @@ void Member::State::excuse_lateness() {
     for (auto& [peer, connection] : connections) connection.last_heard = now;
     for (auto& [peer, since] : missing_since) since = now;
     if (without_quorum_since != never) without_quorum_since += late;
+    if (founding_since != never) founding_since += late;
     if (proposal) proposal->deadline += late;
     ticked_at = now;
     late_until = now + 2 * options.heartbeat;

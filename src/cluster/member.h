@@ -31,8 +31,10 @@ inline constexpr std::uint64_t offence_steps = 100;
 struct Options {
     Nanoseconds detect = 1 * second;  // silence that fails a link
     Nanoseconds heartbeat = 250 * millisecond;
-    Nanoseconds fork_after = 10 * second;    // policy continue: own running time without a quorum before a fork
-    Nanoseconds found_after = 30 * second;   // policy continue: all were down, and a quorum does not come
+    Nanoseconds fork_after = 10 * second;  // policy continue: own running time without a quorum before a fork
+    // All were down. Policy continue: a quorum does not come; either policy: it has, but not those of a newer
+    // checkpoint.
+    Nanoseconds found_after = 30 * second;
     Nanoseconds resend = 500 * millisecond;  // unanswered requests are repeated
     std::uint32_t links_wanted = 3;          // a member with fewer looks for more
     std::uint32_t links_allowed = 16;        // further offers are refused
@@ -54,7 +56,7 @@ struct DiskRecord {
 [[nodiscard]] std::vector<std::uint8_t> encode(const DiskRecord& record);
 [[nodiscard]] Result<DiskRecord> decode_disk_record(std::span<const std::uint8_t> bytes);
 
-// The newest stable checkpoint on this node's disk.
+// The newest stable checkpoint on this node's disk. Its lineage is never zero: that stands for no checkpoint at all.
 struct Checkpoint {
     std::uint64_t applied = 0;
     Name lineage{};

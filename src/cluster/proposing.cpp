@@ -252,6 +252,34 @@ bool Member::State::may_fork(const std::set<NodeId>& missing) {
     return now - without_quorum_since >= patience;
 }
 
+// All were down, and some are missing, who may have newer checkpoints than anybody here: the view that all were in says
+// that more was reached. They are waited for as long as for a quorum. And for ever where nobody here has a checkpoint:
+// what was learnt must not give way to a blank state.
+bool Member::State::may_found_from(const Settlement& settlement, Fork fork, std::set<NodeId> missing) {
+    std::erase_if(missing, [&](NodeId node) {
+        // It has lost what it knew of the cluster, and with it its seat.
+        const auto at = connections.find(node);
+        return at != connections.end() && at->second.greeted && at->second.role == Role::joining;
+    });
+    // A person may say that they will not come.
+    if (missing.empty() || forced() || settlement.applied >= tip().first_step) return true;
+    if (founding_since == never) founding_since = now;
+    const bool blank = settlement.lineage == Name{};
+    // Who forks has had that patience (may_fork).
+    if (!blank && (fork != Fork::none || now - founding_since >= options.found_after)) return true;
+    std::string who;
+    for (const NodeId node : missing) who += (who.empty() ? "" : ", ") + brief(node);
+    std::string waits = "waits for " + who + ": view " + brief(tip().name) + " trained from step " +
+                        std::to_string(tip().first_step) + " on, and ";
+    waits += blank ? "nobody who came back has a checkpoint; bring them back, or train from the beginning in another "
+                     "folder"
+                   : "the newest checkpoint of those who came back is of step " + std::to_string(settlement.applied) +
+                         "; goes on from that after " + std::to_string(options.found_after / second) + " s";
+    if (founding_waits != waits) note(waits);
+    founding_waits = std::move(waits);
+    return false;
+}
+
 // Looks at what has come in, and goes on if it is enough.
 void Member::State::advance() {
     if (!proposal) return;
@@ -435,6 +463,7 @@ void Member::State::advance_flush() {
         note("cannot settle: " + next.error().message);
         return drop_proposal(options.resend);
     }
+    if (role == Role::returning && !may_found_from(*delta->settlement, fork, std::move(missing))) return;
     propose_value(*delta);
 }
 

@@ -169,7 +169,9 @@ struct Member::State {
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
     Nanoseconds without_quorum_since = never;
-    Name forced_from{};  // the view no quorum of which will come back, as a person said; zero: none
+    Name forced_from{};                  // the view no quorum of which will come back, as a person said; zero: none
+    Nanoseconds founding_since = never;  // a quorum came back, but others may have newer checkpoints
+    std::string founding_waits;          // for whom, in words
     Pending pending;
     std::map<RequestKey, Own> own;
     std::map<RequestKey, Nanoseconds> pending_since;
@@ -307,6 +309,7 @@ struct Member::State {
     void advance();
     void decide();
     [[nodiscard]] bool may_fork(const std::set<NodeId>& missing);
+    [[nodiscard]] bool may_found_from(const Settlement& settlement, Fork fork, std::set<NodeId> missing);
     [[nodiscard]] std::vector<LinkId> down_links() const;
     [[nodiscard]] std::uint64_t planned_step(std::uint64_t begun) const;
     [[nodiscard]] std::vector<NodeId> patient() const;
@@ -331,6 +334,7 @@ struct Member::State {
     bool adopt(const DecidePtr& decision);
     [[nodiscard]] Result<ViewPtr> view_after(const Delta& delta, const Name& name);
     void contradict(const Decide& decide);
+    void say_what_is_lost(const Settlement& settlement);
     void after_adoption();
     [[nodiscard]] std::string why_without_us() const;
     void recheck_early();

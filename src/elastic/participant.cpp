@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace chaos::elastic {
 namespace {
@@ -30,7 +33,9 @@ Result<std::unique_ptr<Participant>> Participant::open(net::asio::io_context& lo
                                            : std::string("without it")) +
                          ", or from what the others have)"};
     }
-    options.checkpoint = cluster::Checkpoint{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
+    if (!steps.empty())
+        options.checkpoint =
+            cluster::Checkpoint{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
     return std::unique_ptr<Participant>(
         new Participant(loop, key, credential, options, trainer, checkpoints, description, observer));
 }
@@ -64,6 +69,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
     thread_.when_idle([this] {
         begin_sync_if_still();
         save_if_due();
+        save_at_the_end();
     });
     steps_.begin_at(trainer.progress().step, trainer.progress().lineage);
 }
@@ -92,6 +98,7 @@ void Participant::adopted(const ViewPtr& view) {
 
 // After the last step there is one more, in which nothing is computed; and none after that.
 void Participant::start_step(std::uint64_t step, const ViewPtr& view) {
+    if (ends_) return;
     // Newcomers go on by themselves from what they hold: nobody else is left.
     if (joiner_.holds_state()) {
         const std::optional<StateLabel> state = joiner_.whole();
@@ -219,8 +226,9 @@ void Participant::set_checkpoints_aside(std::uint64_t applied) {
     if (!aside) return failed(aside.error());
     if (aside->empty()) return;
     last_saved_ = 0;
-    note("puts aside what it saved and the others do not have, up to step " + std::to_string(aside->back()) + ", in " +
-         checkpoints_.folder.string());
+    note("what this node saved up to step " + std::to_string(aside->back()) +
+         " is not what the others have, and lost to the run, which is at step " + std::to_string(applied) +
+         "; it is put aside, in " + checkpoints_.folder.string());
 }
 
 void Participant::state_rolled(const StateLabel& state, const state::StepRecord& record) {
@@ -288,18 +296,28 @@ void Participant::computed(std::uint64_t samples, std::chrono::nanoseconds took)
 
 // ---- checkpoints
 
-// The longest-standing member writes them; and everybody the last one, which is the trained model.
+// So many of those who stand longest keep checkpoints that every quorum has one of them. All write at the same step:
+// what they hold up by that, they hold up once.
+bool Participant::keeps_checkpoints() const {
+    const ViewPtr view = member_.core().view();
+    if (view == nullptr) return false;
+    const std::vector<NodeId> standing = view->by_standing();
+    const auto keepers = std::span(standing).first(std::min(standing.size() / 2 + 1, standing.size()));
+    return std::ranges::find(keepers, member_.id()) != keepers.end();
+}
+
+// Everybody writes the last one, which is the trained model. Who has only begun to keep them does not wait for the next
+// one: until it has its own, the others' newest may be the only one.
 void Participant::save_if_due() {
-    if (stopped_ || astray_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
+    if (stopped_ || ends_ || astray_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
     finish_if_over();
     StateLabel state = steps_.label();
     const run::Train& train = trainer_.run().train;
     const auto every = static_cast<std::uint64_t>(train.checkpoint_every);
     const bool last = trainer_.is_over(state.applied);
     if (last) state.applied = static_cast<std::uint64_t>(train.steps);
-    const ViewPtr view = member_.core().view();
-    const bool writer = view != nullptr && view->longest_standing() == member_.id();
-    const bool due = last || (writer && every > 0 && state.applied % every == 0);
+    const bool lacks_one = every > 0 && !unstable_ && last_saved_ < state.applied - state.applied % every;
+    const bool due = last || (lacks_one && keeps_checkpoints());
     if (!due || state.applied == last_saved_ || (unstable_ && !unstable_->written) || !thread_.may_read()) return;
     unstable_ = Unstable{.state = state, .written = false};
     const auto done = std::make_shared<Result<void>>();
@@ -315,12 +333,23 @@ void Participant::save_if_due() {
 void Participant::save_if_alone(std::function<void(const Result<void>&)> then) {
     const ViewPtr view = member_.core().view();
     const bool alone = view != nullptr && view->is_active(member_.id()) && view->active_count() == 1;
+    if (!alone || stopped_) return then({});
+    ends_ = true;
+    steps_.stop_step();
+    at_the_end_ = std::move(then);
+    save_at_the_end();
+}
+
+// Once what was being computed and applied has come to its end.
+void Participant::save_at_the_end() {
+    if (!at_the_end_ || stopped_ || thread_.busy()) return;
+    const auto then = std::exchange(at_the_end_, nullptr);
     StateLabel state = steps_.label();
     state.applied = std::min(state.applied, static_cast<std::uint64_t>(trainer_.run().train.steps));
-    if (!alone || state.applied == last_saved_ || !thread_.may_read()) return then({});
+    if (state.applied == last_saved_) return then({});
     const auto done = std::make_shared<Result<void>>();
     thread_.read([this, done, path = checkpoints_.path_of(state.applied)] { *done = trainer_.save(path); },
-                 [this, done, state, then = std::move(then)] {
+                 [this, done, state, then] {
                      if (*done) {
                          last_saved_ = state.applied;
                          observer_.saved(state.applied, checkpoints_.path_of(state.applied));

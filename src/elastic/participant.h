@@ -4,7 +4,7 @@
 //                      ┌── Steps    compute, all-reduce, apply; flush, take, redo
 //   live::Member ◄───► ├── Donor    shards and results for joiners
 //                      ├── Joiner   the state, from all neighbours at once
-//                      └── checkpoints of stable steps, by the longest-standing member
+//                      └── checkpoints of stable steps, by those who stand longest
 //
 // Everything is called, and calls back, in the loop's thread.
 #pragma once
@@ -21,6 +21,7 @@
 #include "state/checkpoint.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,8 +76,8 @@ public:
     [[nodiscard]] const Donor& donor() const { return donor_; }
     [[nodiscard]] const Steps& steps() const { return steps_; }
     [[nodiscard]] bool is_over() const { return over_; }
-    // Before the process ends: where nobody else goes on, the state as it is becomes a checkpoint. `then` may come at
-    // once.
+    // Before the process ends: where nobody else goes on, no further step is begun, and the state becomes a checkpoint
+    // once the step in flight is applied or given up. `then` may come at once.
     void save_if_alone(std::function<void(const Result<void>&)> then);
     // Measured on this node; 0: not known.
     [[nodiscard]] double samples_per_s() const { return samples_per_s_; }
@@ -117,7 +118,9 @@ private:
     void stop_training();
     void begin_sync_if_still();
     void tell_stable();
+    [[nodiscard]] bool keeps_checkpoints() const;
     void save_if_due();
+    void save_at_the_end();
     void publish_checkpoint();
     void finish_if_over();
 
@@ -131,6 +134,8 @@ private:
     Observer& observer_;
     bool stopped_ = false;
     bool over_ = false;
+    bool ends_ = false;                                    // no step is begun any more
+    std::function<void(const Result<void>&)> at_the_end_;  // when the state is saved
     bool has_failed_ = false;
     bool astray_ = false;                      // what is in memory is not the cluster's, and nothing to be saved
     bool awaits_sync_ = false;                 // the join begins when nothing is being computed any more

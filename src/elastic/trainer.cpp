@@ -94,6 +94,20 @@ Result<void> Trainer::load_initial_weights() {
     return state::read_weights(run_.model.init, engine_->manifest(), engine_->arena());
 }
 
+std::string Trainer::caution() const {
+    if (run_.model.norm == "batch")
+        return "with model.norm = \"batch\" the result depends on how a batch is divided, by train.accumulate and "
+               "among "
+               "nodes; \"group\" does not";
+    const bool has_statistics = std::ranges::any_of(engine_->manifest().buffers, [](const state::TensorInfo& buffer) {
+        return buffer.name.ends_with("running_mean");
+    });
+    if (!run_.model.path.empty() && has_statistics)
+        return "the model of model.path normalises over batches (BatchNorm): the result depends on how a batch is "
+               "divided, by train.accumulate and among nodes";
+    return {};
+}
+
 void Trainer::fetch(data::Position position, std::uint64_t count) {
     bool first = true;
     for (const data::Stretch& stretch :

@@ -60,6 +60,9 @@ public:
     [[nodiscard]] compute::Engine& engine() { return *engine_; }
     [[nodiscard]] const state::Shards& shards() const { return *shards_; }
     [[nodiscard]] const std::string& advice() const { return advice_; }
+    // What to know of this model where a batch is computed in parts, by this process or by several nodes; empty:
+    // nothing.
+    [[nodiscard]] std::string caution() const;
     // What is in memory is no state of the run: the weights that it begins with are not here. A joiner's trainer, until
     // the state has come from others.
     [[nodiscard]] bool blank() const { return blank_; }

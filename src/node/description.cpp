@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <system_error>
 
 namespace chaos::node {
@@ -80,7 +81,25 @@ fs::path below(const fs::path& path) {
     return inside;
 }
 
-std::vector<fs::path> places_of(const DataFile& file, const fs::path& dir, const fs::path& data_folder) {
+fs::path description_file(const fs::path& dir) {
+    return dir / "description";
+}
+fs::path places_file(const fs::path& dir) {
+    return dir / "places";
+}
+
+// Where the data files of a description were found when it was installed here; empty: it was not.
+std::vector<fs::path> kept_places(const fs::path& dir) {
+    std::vector<fs::path> places;
+    const Result<std::string> text = read_file(places_file(dir));
+    if (!text) return places;
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) places.emplace_back(line);
+    return places;
+}
+
+std::vector<fs::path> places_of(const DataFile& file, const fs::path& kept, const fs::path& dir,
+                                const fs::path& data_folder) {
     const fs::path path = file.path;
     std::vector<fs::path> places;
     const auto add = [&](const fs::path& place) {
@@ -91,6 +110,10 @@ std::vector<fs::path> places_of(const DataFile& file, const fs::path& dir, const
         if (path.is_relative()) add(data_folder / below(path));
         add(data_folder / path.filename());
     }
+    if (!kept.empty()) add(kept);
+    std::error_code nowhere;
+    const fs::path here = fs::current_path(nowhere);
+    if (path.is_relative() && !nowhere) add(here / below(path));
     if (path.is_absolute()) add(path);
     return places;
 }
@@ -128,8 +151,11 @@ Search search(const DataFile& wanted, const std::vector<fs::path>& places) {
 Result<run::Places> find_data(const Description& description, const fs::path& dir, const fs::path& data_folder) {
     run::Places found;
     std::string lacking;
-    for (const DataFile& file : description.data) {
-        const Search result = search(file, places_of(file, dir, data_folder));
+    std::vector<fs::path> kept = kept_places(dir);
+    kept.resize(description.data.size());
+    for (std::size_t i = 0; i < description.data.size(); ++i) {
+        const DataFile& file = description.data[i];
+        const Search result = search(file, places_of(file, kept[i], dir, data_folder));
         if (result.found) {
             found[file.key].push_back(*result.found);
             continue;
@@ -139,7 +165,7 @@ Result<run::Places> find_data(const Description& description, const fs::path& di
     }
     if (lacking.empty()) return found;
     return Error{"this node lacks data of the run; put them below " + dir.string() +
-                 ", or say with --data FOLDER where they are:" + lacking};
+                 " or the current folder, or say with --data FOLDER where they are:" + lacking};
 }
 
 Result<void> write_files(const Description& description, const fs::path& dir, run::Places& places) {
@@ -153,6 +179,18 @@ Result<void> write_files(const Description& description, const fs::path& dir, ru
         if (key == "data.tokenizer" && path.filename() == "tokenizer.json") places[key] = {path};
     }
     return write_file_atomically(dir / "run.toml", description.run_text);
+}
+
+// In the description's order. A path that is no line is looked for again.
+Result<void> write_places(const Description& description, const fs::path& dir, const run::Places& places) {
+    std::map<std::string, std::size_t> next;
+    std::string text;
+    for (const DataFile& file : description.data) {
+        std::error_code unknown;
+        const fs::path place = fs::absolute(places.at(file.key)[next[file.key]++], unknown);
+        text += (unknown || place.string().find('\n') != std::string::npos ? "" : place.string()) + "\n";
+    }
+    return write_file_atomically(places_file(dir), text);
 }
 
 // ---- what comes from others
@@ -247,12 +285,25 @@ Result<Description> decode_description(std::string_view bytes) {
 Result<run::Run> install(const Description& description, const fs::path& dir, const fs::path& data_folder) {
     CHAOS_TRY(run::Places places, find_data(description, dir, data_folder));
     CHAOS_CHECK(make_folder(dir));
+    CHAOS_CHECK(write_places(description, dir, places));
     CHAOS_CHECK(write_files(description, dir, places));
+    CHAOS_TRY(const std::string encoded, encode(description));
+    CHAOS_CHECK(write_file_atomically(description_file(dir), encoded));
     CHAOS_TRY(run::Run run, run::parse_run(description.run_text, "the cluster's run file", places));
     if (const auto weights = description.identity.find("model.init");
         weights != description.identity.end() && !run.model.init.empty())
         run.model.init_hash = weights->second;
     return run;
+}
+
+Result<std::optional<Description>> installed(const fs::path& dir) {
+    const fs::path path = description_file(dir);
+    if (!fs::exists(path)) return std::optional<Description>();
+    CHAOS_TRY(const std::string bytes, read_file(path));
+    Result<Description> description = decode_description(bytes);
+    if (!description)
+        return Error{path.string() + ": " + description.error().message + "; remove it to be told by the others again"};
+    return std::optional(std::move(*description));
 }
 
 Result<void> check_same_run(const run::Identity& ours, const run::Identity& clusters) {

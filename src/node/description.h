@@ -4,6 +4,11 @@
 //   member:    RUN.toml, trainer ── describe ──► Description ── encode ──► elastic::Describer ──► ...
 //   newcomer:  ... ──► fetch.h ── decode ──► Description ── install ──► DIR/run.toml, DIR/files, run::Run
 //
+// What was installed stays, so that the node can come back when nobody is there to tell it again:
+//
+//   DIR/description   as it was told
+//   DIR/places        where each of its data files was found, one path per line
+//
 // It comes from others: nothing that a description says leads to a file being written outside DIR.
 #pragma once
 
@@ -16,6 +21,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,10 +59,14 @@ struct Description {
 
 // Writes DIR/run.toml and DIR/files/KEY/NAME, finds the data, and gives the run with all its paths resolved, ready for
 // Trainer::open. Data are looked for below `dir` and below `data_folder` (empty: none) where the run file says, below
-// `data_folder` by name, and at absolute paths of the run file; they must have the right size and content. An error
-// lists all that are lacking. Nothing is written then.
+// `data_folder` by name, where they were found before, below the current folder where the run file says, and at
+// absolute paths of the run file; they must have the right size and content. An error lists all that are lacking.
+// Nothing is written then.
 [[nodiscard]] Result<run::Run> install(const Description& description, const std::filesystem::path& dir,
                                        const std::filesystem::path& data_folder);
+
+// What was installed in `dir`; nullopt: nothing was.
+[[nodiscard]] Result<std::optional<Description>> installed(const std::filesystem::path& dir);
 
 // Whether both train the same; else what differs first, in words.
 [[nodiscard]] Result<void> check_same_run(const run::Identity& ours, const run::Identity& clusters);

@@ -54,7 +54,6 @@ Result<std::unique_ptr<Node>> Node::open(boost::asio::io_context& loop, const ne
     std::unique_ptr<Node> node(new Node(loop, options, trainer, std::move(journal), std::move(callbacks)));
     live::Options live = options.live;
     live.folder = options.dir;
-    if (!options.join.empty()) live.core.may_found = false;
     const auto described = [&]() -> Result<std::string> {
         if (!options.description.empty()) return options.description;
         CHAOS_TRY(const Description description, describe(options.run_file, trainer));

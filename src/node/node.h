@@ -5,6 +5,8 @@
 //   DIR/vote       what it promised to the others (live/member.h)
 //   DIR/journal    what it did (elastic/journal.h)
 //   DIR/address    where it listened last, where nobody chose that (cli/up.cpp)
+//   DIR/description, DIR/places, DIR/files
+//                  of who was told what is trained (node/description.h)
 //   DIR/control.sock
 //
 // Everything is called, and calls back, in the loop's thread.
@@ -32,11 +34,13 @@ namespace chaos::node {
 struct NodeOptions {
     std::filesystem::path dir;  // locked by whoever calls
     std::filesystem::path run_file;
-    std::string description;        // that newcomers are told, as it came from others; empty: it is made here
-    live::Options live;             // `folder` and `checkpoint` are filled in here
-    std::vector<std::string> join;  // by whom; none: found a cluster, or go on with the one that its folder knows
-    bool strict = false;            // when founding: only a side with a quorum goes on
-    std::uint64_t max_steps = 0;    // leave after so many; 0: stay to the end
+    std::string description;  // that newcomers are told, as it came from others; empty: it is made here
+    live::Options live;       // `folder` and `checkpoint` are filled in here
+    // By whom; none: found a cluster. A folder that knows one goes on with that, and founds it again with the others
+    // where all were down.
+    std::vector<std::string> join;
+    bool strict = false;          // when founding: only a side with a quorum goes on
+    std::uint64_t max_steps = 0;  // leave after so many; 0: stay to the end
     std::string version;
 };
 

@@ -54,20 +54,25 @@ void World::check_single(Host host) {
                                    " ms are allowed");
 }
 
-// Whether a node is where too few are left to decide, so that it must wait its time before it goes on without them.
+// Whether a node is where too few are left to decide, so that it must wait its time before it goes on without them; or
+// where all were down, and some who do not come back might have newer checkpoints.
 bool World::somebody_must_wait() const {
-    if (setup_.strict) return false;  // there is nothing to wait for
     return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
         if (!node->running() || !node->member().view()) return false;
         const ViewPtr view = node->member().view();
         std::vector<cluster::NodeId> voters;
+        bool somebody_runs = false;
+        bool all_here = true;
         for (const cluster::MemberInfo& member : view->members) {
             const Node& other = *nodes_[host_of(member.id.node)];
-            if (!other.running()) continue;
-            if (other.member().id() == member.id || other.member().role() == cluster::Role::returning)
-                voters.push_back(member.id.node);
+            const bool runs = other.running() && other.member().id() == member.id;
+            const bool here = runs || (other.running() && other.member().role() == cluster::Role::returning);
+            somebody_runs = somebody_runs || runs;
+            all_here = all_here && here;
+            if (here) voters.push_back(member.id.node);
         }
-        return !cluster::is_quorum(*view, voters);
+        if (node->member().role() == cluster::Role::returning && !somebody_runs && !all_here) return true;
+        return !setup_.strict && !cluster::is_quorum(*view, voters);  // under strict there is nothing to wait for
     });
 }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -107,14 +108,27 @@ TEST_F(Up, WhenAllWereDownTrainingGoesOn) {
         ASSERT_TRUE(a->wait_for_output("saved ")) << a->err;
         const std::size_t at = a->out.find("step-") + 5;
         saved = std::stoull(a->out.substr(at, 12));
+        ASSERT_TRUE(b->wait_for_output("saved ")) << b->err;  // a quorum keeps them
         a->signal(SIGKILL);
         b->signal(SIGKILL);
         a->wait();
         b->wait();
+
+        // Its journal begins where it joined.
+        const Outcome refused = run({"replay", "b"});
+        EXPECT_EQ(refused.code, 2);
+        EXPECT_THAT(refused.err, HasSubstr("--from CHECKPOINT"));
+        const state::CheckpointFolder checkpoints{folder / "b/checkpoints"};
+        const std::string kept = checkpoints.path_of(checkpoints.steps()->front());
+        const Outcome again = run({"replay", "b", "a", "--from", kept});
+        EXPECT_EQ(again.code, 0) << again.out << again.err;
+        EXPECT_THAT(again.out, HasSubstr("equal bits"));
     }
     const auto a = start({"up", "run.toml", "--dir", "a", "--listen", address});
     const auto b = start({"join", address, "--dir", "b"});
-    ASSERT_TRUE(b->wait_for_output("trains with the others")) << b->out << b->err;
+    // Whoever has the newer checkpoint begins, and the other one pulls it.
+    for (const auto* node : {&a, &b})
+        ASSERT_TRUE((*node)->wait_for_output(" of 1000000   loss")) << (*node)->out << (*node)->err;
     EXPECT_GT(saved, 0U);
     EXPECT_GE(status("b")["step"], saved);
     const Outcome checked = run({"journal", "check", "a", "b"});
@@ -278,6 +292,112 @@ TEST_F(Up, LinksAreChangedByCommandAndEveryWishEnds) {
     for (const char* counter : {"messages_sent", "messages_received", "steps_redone"})
         EXPECT_GT(counters[counter].get<std::uint64_t>(), 0U) << counter;
     EXPECT_THAT(run({"why", "--dir", "c"}).out, HasSubstr("step "));
+}
+
+// Those who joined have all they need, also where it was found elsewhere than they look by themselves.
+TEST_F(Up, ThoseWhoJoinedComeBackWithoutTheFounder) {
+    std::string run_file = text_run("steps = 1000000\neval_every = 0\ncheckpoint_every = 200\n");
+    const std::string threads = "threads = 2";
+    run_file.replace(run_file.find(threads), threads.size(), "threads = 1");
+    const std::string text = std::string(3000, 'a') + std::string(3000, 'b');
+    folder.write("founder/run.toml", run_file);
+    folder.write("founder/text.txt", text);
+    folder.write("texts/text.txt", text);
+    const state::CheckpointFolder checkpoints{folder / "b/checkpoints"};
+    {
+        const auto a = start({"up", "founder/run.toml", "--dir", "founder/a", "--listen", "127.0.0.1:0"});
+        ASSERT_TRUE(a->wait_for_output("join with")) << a->err;
+        EXPECT_THAT(a->out, HasSubstr("--data " + (folder / "founder").string()));
+        const std::size_t at = a->out.find("listens at ") + std::string("listens at ").size();
+        const std::string address = a->out.substr(at, a->out.find('\n', at) - at);
+        EXPECT_THAT(run({"join", address, "--dir", "b"}).err, HasSubstr("this node lacks data of the run"));
+        const auto b = start({"join", address, "--dir", "b", "--data", "texts"});
+        ASSERT_TRUE(b->wait_for_output("trains with the others")) << b->out << b->err;
+        const auto c = start({"join", address, "--dir", "c", "--data", "texts"});
+        ASSERT_TRUE(c->wait_for_output("trains with the others")) << c->out << c->err;
+        const std::uint64_t together = status("c")["step"];
+        while (checkpoints.steps()->empty() || checkpoints.steps()->back() <= together) {
+        }
+        for (const auto* node : {&a, &b, &c}) {
+            (*node)->signal(SIGKILL);
+            (*node)->wait();
+        }
+    }
+    const std::uint64_t saved = checkpoints.steps()->back();
+    std::filesystem::remove_all(folder / "founder");
+    const auto b = start({"join", "--dir", "b"});
+    const auto c = start({"join", "--dir", "c"});
+    ASSERT_TRUE(b->wait_for_output("goes on from step " + std::to_string(saved))) << b->out << b->err;
+    ASSERT_TRUE(c->wait_for_output("trains with the others")) << c->out << c->err;
+    EXPECT_GE(status("c")["step"], saved);
+    const Outcome checked = run({"journal", "check", "b", "c"});
+    EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+}
+
+TEST_F(Up, WhoNormalisesOverBatchesIsToldWhatThatMeansForSeveralNodes) {
+    folder.write("resnet.toml",
+                 "[model]\nkind = \"resnet18\"\nnorm = \"batch\"\n[data]\nkind = \"synthetic\"\nshape = [3, 8, 8]\n"
+                 "samples = 64\n[train]\nsteps = 1000000\nbatch = 2\nthreads = 1\neval_every = 0\n");
+    const auto a = start({"up", "resnet.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    EXPECT_TRUE(a->wait_for_output("depends on how a batch is divided")) << a->err;
+    const std::size_t at = a->out.find("listens at ") + std::string("listens at ").size();
+    const auto b = start({"join", a->out.substr(at, a->out.find('\n', at) - at), "--dir", "b"});
+    EXPECT_TRUE(b->wait_for_output("depends on how a batch is divided")) << b->err;
+}
+
+TEST_F(Up, WhoNeverJoinedIsAskedByWhom) {
+    std::string address;
+    const auto a = found(address);
+    const Outcome refused = run({"join", "--dir", "b"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("say by whom it joins"));
+}
+
+TEST_F(Up, TheReadmesLinesRunAsTheyStand) {
+    const std::string readme = *read_file(CHAOS_SOURCE "/README.md");
+    const std::string before = "Training together:\n\n```sh\n";
+    ASSERT_NE(readme.find(before), std::string::npos);
+    const std::size_t begin = readme.find(before) + before.size();
+    std::istringstream block(readme.substr(begin, readme.find("```", begin) - begin));
+    std::filesystem::create_directory_symlink(CHAOS_SOURCE "/examples", folder / "examples");
+    std::string text;
+    for (int i = 0; i < 2000; ++i) text += "It was said " + std::to_string(i) + " times. ";
+    folder.write("texts.txt", text);
+
+    std::string address;
+    std::vector<std::unique_ptr<Process>> nodes;
+    for (std::string line; std::getline(block, line);) {
+        std::istringstream words(line.substr(0, line.find('#')));
+        const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+        SCOPED_TRACE(line);
+        ASSERT_GE(command.size(), 3U);
+        if (command[0] == "cp") {
+            ASSERT_EQ(command[2], ".");
+            std::filesystem::copy(folder / command[1], folder.path());
+            continue;
+        }
+        ASSERT_EQ(command[0], "chaos");
+        std::vector<std::string> arguments(command.begin() + 1, command.end());
+        // Where something else of this machine has the port, the founder says which other it took.
+        for (std::string& argument : arguments)
+            if (argument == "127.0.0.1:7440") argument = address;
+        if (arguments[0] != "up" && arguments[0] != "join") {
+            const Outcome told = run(arguments);
+            EXPECT_EQ(told.code, 0) << told.out << told.err;
+            continue;
+        }
+        nodes.push_back(start(arguments));
+        Process& node = *nodes.back();
+        ASSERT_TRUE(node.wait_for_output(arguments[0] == "up" ? "join with" : "trains with the others"))
+            << node.out << node.err;
+        if (!address.empty()) continue;
+        const std::size_t at = node.out.find("listens at ") + std::string("listens at ").size();
+        address = node.out.substr(at, node.out.find('\n', at) - at);
+    }
+    ASSERT_EQ(nodes.size(), 2U);
+    EXPECT_EQ(nodes[0]->wait(), 0) << nodes[0]->err;
+    EXPECT_THAT(nodes[0]->out, HasSubstr("has left the cluster"));
+    EXPECT_EQ(status("b")["members"].size(), 1U);
 }
 
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {

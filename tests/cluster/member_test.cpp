@@ -2,10 +2,15 @@
 
 #include "cluster/village.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace chaos::cluster {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 bool trains(Village& village, const std::vector<unsigned>& members, Nanoseconds limit = 60 * second) {
     if (!village.until([&] { return village.settled(members); }, limit)) return false;
@@ -299,6 +304,68 @@ TEST(Member, WhoCameLaterGoesAlongWithWhatTheOthersFound) {
     Village village;
     populate(village, 4);
     village.tell(0, FoundOffender{Village::node(3)});
+    EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
+}
+
+// Three that trained together and are down: two of them with less than the view says was reached.
+void bring_down(Village& village, std::optional<Checkpoint> of_second, std::optional<Checkpoint> of_third) {
+    populate(village, 3);
+    ASSERT_GT(village.member(0).view()->first_step, 1U);
+    for (unsigned i = 0; i < 3; ++i) village.crash(i);
+    village.pass(second);
+    village.house(1).checkpoint = of_second;
+    village.house(2).checkpoint = of_third;
+    for (unsigned i : {1U, 2U}) village.restart(i, true);
+}
+
+TEST(Member, AQuorumWaitsForTheHolderOfTheNewestCheckpoint) {
+    for (const bool strict : {true, false}) {
+        Village village;
+        village.strict = strict;
+        bring_down(village, Checkpoint{.applied = 1, .lineage = sha256("1")}, std::nullopt);
+        const std::uint64_t saved = village.house(0).checkpoint->applied;
+        village.pass(10 * second);
+        EXPECT_EQ(village.member(1).role(), Role::returning) << village.story();
+        EXPECT_THAT(village.member(1).why(), HasSubstr("waits for " + brief(Village::node(0))));
+        EXPECT_THAT(village.member(1).why(), HasSubstr("is of step 1"));
+        village.restart(0, true);
+        EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
+        EXPECT_GT(village.member(1).applied(), saved);
+    }
+}
+
+TEST(Member, AQuorumGoesOnFromAnOlderCheckpointInTheEndAndSaysWhatIsLost) {
+    for (const bool strict : {true, false}) {
+        Village village;
+        village.strict = strict;
+        bring_down(village, Checkpoint{.applied = 1, .lineage = sha256("1")}, std::nullopt);
+        EXPECT_TRUE(trains(village, {1, 2})) << village.story();
+        EXPECT_THAT(village.house(2).notes,
+                    Contains(AllOf(HasSubstr("goes on from the checkpoint of step 1"), HasSubstr("are lost"))));
+    }
+}
+
+TEST(Member, NobodyFoundsFromNothingWhatWasTrained) {
+    for (const bool strict : {true, false}) {
+        Village village;
+        village.strict = strict;
+        bring_down(village, std::nullopt, std::nullopt);
+        const std::uint64_t saved = village.house(0).checkpoint->applied;
+        village.pass(200 * second);
+        EXPECT_EQ(village.member(1).role(), Role::returning) << village.story();
+        EXPECT_THAT(village.member(1).why(), HasSubstr("nobody who came back has a checkpoint"));
+        village.restart(0, true);
+        EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
+        EXPECT_GT(village.member(1).applied(), saved);
+    }
+}
+
+// Its disk is gone: there is nothing to wait for.
+TEST(Member, WhoLostItsSeatIsNotWaitedFor) {
+    Village village;
+    bring_down(village, std::nullopt, std::nullopt);
+    village.pass(10 * second);
+    village.join(0, 1);
     EXPECT_TRUE(trains(village, {0, 1, 2})) << village.story();
 }
 

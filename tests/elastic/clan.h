@@ -135,7 +135,11 @@ public:
         restored_at = state.applied;
         say("begins");
     }
-    void stable(std::uint64_t count) override { write(journal::Stable{count}); }
+    // The next result is complete, and about to be applied.
+    void stable(std::uint64_t count) override {
+        write(journal::Stable{count});
+        before_applying();
+    }
     void hashed(const StateLabel& state, const cluster::Name& root) override {
         roots[state.applied] = root;
         write(journal::StateHash{.applied = state.applied, .root = root});
@@ -198,6 +202,7 @@ public:
     Joiner::Progress pulled;
     std::vector<std::uint64_t> saved_steps;
     std::string notes;
+    std::function<void()> before_applying = [] {};
     unsigned joins = 0;
     unsigned exclusions = 0;
     bool has_left = false;

@@ -3,9 +3,12 @@
 
 #include "elastic/clan.h"
 
+#include <boost/asio/post.hpp>
+
 #include <atomic>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace chaos::elastic {
 namespace {
@@ -265,7 +268,7 @@ TEST(Participant, WhoWasCutOffForAMomentPullsNoShards) {
     clan.expect_sound();
 }
 
-TEST(Participant, GoesOnFromTheOnlyCheckpointWhenAllWereDown) {
+TEST(Participant, GoesOnFromTheNewestCheckpointWhenAllWereDown) {
     Clan clan(slow_model(), 400);
     clan.options.core.found_after = 3 * cluster::second;
     ASSERT_TRUE(clan.gather(3)) << clan.log;
@@ -273,12 +276,80 @@ TEST(Participant, GoesOnFromTheOnlyCheckpointWhenAllWereDown) {
     const std::uint64_t saved = clan.nodes[0]->saved_steps.back();
     for (unsigned number = 0; number < 3; ++number) clan.kill(number);
     for (unsigned number = 0; number < 3; ++number) clan.start(number);
-    ASSERT_TRUE(clan.wait([&] { return clan.nodes[1]->trains() && clan.nodes[2]->trains(); })) << clan.log;
-    EXPECT_GE(clan.nodes[0]->restored_at, saved) << clan.log;
-    EXPECT_FALSE(clan.nodes[1]->restored_at) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[2]->trains(); })) << clan.log;
+    const auto from = std::max(clan.nodes[0]->restored_at, clan.nodes[1]->restored_at);
+    EXPECT_GE(from, saved) << clan.log;
+    EXPECT_FALSE(clan.nodes[2]->restored_at) << clan.log;  // of three, two keep checkpoints
     ASSERT_TRUE(clan.all_finish()) << clan.log;
     clan.expect_one_line();
     clan.expect_sound();
+}
+
+// Of any two of three, one has a checkpoint: also of a member that was let in after the last one was due.
+TEST(Participant, EveryQuorumHasACheckpoint) {
+    Clan clan(slow_model(), 400);
+    clan.run.train.checkpoint_every = 20;
+    Relative& first = clan.found(0);
+    ASSERT_TRUE(clan.wait([&] { return first.saved_steps.size() == 1 && first.steps % 20 == 3; })) << clan.log;
+    Relative& second = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return !second.saved_steps.empty(); })) << clan.log;
+    EXPECT_NE(second.saved_steps.front() % 20, 0U) << clan.log;
+    Relative& third = clan.join(2, {0, 1});
+    ASSERT_TRUE(clan.wait([&] { return third.trains(); })) << clan.log;
+    const auto kept = first.saved_steps.size();
+    ASSERT_TRUE(clan.wait([&] { return first.saved_steps.size() > kept + 1; })) << clan.log;
+    EXPECT_EQ(first.saved_steps.back() % 20, 0U);
+    EXPECT_TRUE(third.saved_steps.empty()) << clan.log;
+    clan.kill(0);
+    ASSERT_TRUE(clan.wait([&] { return !third.saved_steps.empty(); })) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+// Those who came first have lost theirs.
+TEST(Participant, TheHolderOfTheCheckpointComesLast) {
+    Clan clan(slow_model(), 400);
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->saved_steps.size() > 1; })) << clan.log;
+    const std::uint64_t saved = clan.nodes[0]->saved_steps.back();
+    for (unsigned number = 0; number < 3; ++number) clan.kill(number);
+    for (const unsigned number : {1U, 2U}) {
+        std::filesystem::remove_all(clan.home(number).folder / "checkpoints");
+        clan.start(number);
+    }
+    ASSERT_TRUE(clan.wait([&] {
+        const auto waits = [&](unsigned number) {
+            return clan.nodes[number]->participant->member().core().why().find("has a checkpoint") != std::string::npos;
+        };
+        return waits(1) || waits(2);
+    })) << clan.log;
+    const Relative& holder = clan.start(0);
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[1]->trains() && clan.nodes[2]->trains(); })) << clan.log;
+    EXPECT_GE(holder.restored_at, saved) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_one_line();
+    clan.expect_sound();
+}
+
+// The state changes at that moment, and cannot be read.
+TEST(Participant, WhoIsStoppedWhileAStepIsAppliedSavesIt) {
+    Clan clan(slow_model());
+    clan.run.train.checkpoint_every = 0;
+    Relative& node = clan.found(0);
+    ASSERT_TRUE(clan.all_reach(3)) << clan.log;
+    bool asked = false;
+    std::optional<bool> done;
+    node.before_applying = [&] {
+        if (std::exchange(asked, true)) return;
+        boost::asio::post(
+            node.loop, [&] { node.participant->save_if_alone([&](const Result<void>& saved) { done = saved.ok(); }); });
+    };
+    ASSERT_TRUE(clan.wait([&] { return done.has_value(); })) << clan.log;
+    EXPECT_TRUE(*done);
+    ASSERT_EQ(node.saved_steps.size(), 1U) << clan.log;
+    EXPECT_EQ(node.saved_steps.back(), node.steps);
+    EXPECT_EQ(node.participant->state().applied, node.steps);
 }
 
 TEST(LongParticipant, TwoHalvesGoOnApartAndMeetAgain) {

@@ -21,6 +21,13 @@ bool same_state(Trainer& a, Trainer& b) {
                        a.engine().arena().all().size_bytes()) == 0;
 }
 
+TEST(Trainer, SaysWhereTheDivisionOfABatchMatters) {
+    const TemporaryFolder folder;
+    EXPECT_THAT(open(parse(folder, synthetic_resnet)).caution(), HasSubstr("depends on how a batch is divided"));
+    EXPECT_EQ(open(parse(folder, synthetic_mlp)).caution(), "");
+    EXPECT_EQ(open(parse(folder, torchscript)).caution(), "");
+}
+
 class Resume : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Resume, ContinuesBitIdentically) {

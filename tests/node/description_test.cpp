@@ -121,6 +121,40 @@ TEST_F(Descriptions, TextIsFoundInAFolderByPathOrByName) {
                 ElementsAre(here / "texts/data/a.txt", here / "texts/b.txt", here / "texts/more.txt"));
 }
 
+TEST_F(Descriptions, WhatWasFoundIsFoundAgainWithoutBeingToldWhere) {
+    there.write("data/a.txt", some_text('a'));
+    there.write("data/b.txt", some_text('b'));
+    there.write("runs/more.txt", some_text('c'));
+    const Description description = described(text_run);
+    EXPECT_FALSE(*node::installed(here / "node"));
+    here.write("texts/a.txt", some_text('a'));
+    here.write("texts/b.txt", some_text('b'));
+    here.write("texts/more.txt", some_text('c'));
+    const std::vector<fs::path> files = installed(description, here / "texts").data.files;
+    EXPECT_THAT(files, ElementsAre(here / "texts/a.txt", here / "texts/b.txt", here / "texts/more.txt"));
+    const auto kept = node::installed(here / "node");
+    ASSERT_TRUE(kept) << kept.error().message;
+    ASSERT_TRUE(*kept);
+    EXPECT_EQ(**kept, description);
+    EXPECT_EQ(installed(**kept).data.files, files);
+}
+
+TEST_F(Descriptions, TextIsFoundBelowTheCurrentFolder) {
+    there.write("data/a.txt", some_text('a'));
+    there.write("data/b.txt", some_text('b'));
+    there.write("runs/more.txt", some_text('c'));
+    const Description description = described(text_run);
+    here.write("data/a.txt", some_text('a'));
+    here.write("data/b.txt", some_text('b'));
+    here.write("more.txt", some_text('c'));
+    const fs::path before = fs::current_path();
+    fs::current_path(here.path());
+    const auto run = install(description, "node", {});
+    fs::current_path(before);
+    ASSERT_TRUE(run) << run.error().message;
+    EXPECT_EQ(run->data.files.size(), 3U);
+}
+
 TEST_F(Descriptions, WhatIsLackingIsListed) {
     there.write("data/a.txt", some_text('a'));
     there.write("data/b.txt", some_text('b'));
