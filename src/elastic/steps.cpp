@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::chrono::milliseconds second_hand_pause{20};  // until a neighbour may have it
 constexpr std::chrono::seconds transfer_patience{3};        // without a byte; then another holder is asked
+constexpr std::size_t most_spare_vectors = 2;               // that stay in memory although nobody needs them now
 
 bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
@@ -445,8 +446,17 @@ net::BulkReceiver& Steps::receiver_of(const net::BulkHead& head) {
 
 Steps::Vector Steps::fresh_vector() {
     const auto free = std::ranges::find_if(vectors_, [](const Vector& vector) { return vector.use_count() == 1; });
-    if (free != vectors_.end()) return *free;
-    return vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
+    if (free == vectors_.end()) return vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
+    const Vector fresh = *free;
+    let_go_of_spare_vectors();
+    return fresh;
+}
+
+// While somebody joins, many results are kept.
+void Steps::let_go_of_spare_vectors() {
+    std::size_t spare = 0;
+    std::erase_if(vectors_,
+                  [&](const Vector& vector) { return vector.use_count() == 1 && ++spare > most_spare_vectors; });
 }
 
 // Worked out once per view.
