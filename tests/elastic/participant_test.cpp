@@ -213,8 +213,8 @@ TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
     clan.expect_sound();
 }
 
-// All that the spoiler holds is wrong, it stays a member until the end, and links are slow enough for a joiner to need
-// every donor: it cannot but pull something wrong.
+// All that the spoiler holds is wrong, it stays a member until the joiner is in, and links are slow enough for a joiner
+// to need every donor: it cannot but pull something wrong.
 TEST(Participant, AWrongShardIsNamedAndPulledElsewhere) {
     Clan clan(slow_model(), 200);
     clan.run.train.verify_every = 0;
@@ -242,6 +242,52 @@ TEST(Participant, AWrongShardIsNamedAndPulledElsewhere) {
     clan.expect_one_line();
     EXPECT_TRUE(joiner.gone_astray.contains(clan.home(1).id())) << clan.log;
     for (const auto& [number, node] : clan.nodes) EXPECT_EQ(node->memory(), joiner.memory()) << "node " << number;
+}
+
+// Its shards and its results fit each other, and nobody else's.
+TEST(Participant, ADonorWithALineageOfItsOwnIsNamedAndKeepsNobodyOut) {
+    Clan clan(slow_model(), 400);
+    clan.run.train.verify_every = 0;
+    clan.options.links.max_send_bytes_per_s = 16 << 20;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    std::atomic<bool> lie = false;
+    Relative* liar = nullptr;
+    toy::ToyModel lying = clan.model;
+    lying.before = [&] {
+        if (!lie.exchange(false)) return;
+        cluster::Name own{};
+        own.fill(0xab);
+        liar->trainer.arrive(liar->trainer.progress().step, own);
+    };
+    liar = &clan.join(1, {0}, lying);
+    ASSERT_TRUE(clan.wait([&] { return liar->trains(); })) << clan.log;
+    const Relative& third = clan.join(2, {0, 1});
+    ASSERT_TRUE(clan.wait([&] { return third.trains(); })) << clan.log;
+    lie = true;
+    ASSERT_TRUE(clan.wait([&] {
+        const auto honest = clan.nodes[0]->lineages.find(liar->steps);
+        return honest != clan.nodes[0]->lineages.end() && honest->second != liar->lineages.at(liar->steps);
+    })) << clan.log;
+    const Relative& joiner = clan.join(3, {0, 1, 2});
+    ASSERT_TRUE(clan.wait([&] { return joiner.trains(); })) << clan.log;
+    EXPECT_NE(joiner.notes.find(cluster::brief(clan.home(1).id()) + " gave "), std::string::npos) << clan.log;
+    const std::uint64_t both = std::min(joiner.steps, clan.nodes[0]->steps);
+    EXPECT_EQ(joiner.lineages.at(both), clan.nodes[0]->lineages.at(both)) << clan.log;
+}
+
+// What newcomers followed after they were synced is compared, too.
+TEST(Participant, StatesAreComparedWhenANewcomerTakesPartForTheFirstTime) {
+    Clan clan(slow_model(), 200);
+    clan.run.train.verify_every = 0;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(3)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return newcomer.trains(); })) << clan.log;
+    ASSERT_TRUE(clan.nodes[0]->roots.contains(*newcomer.first)) << clan.log;
+    EXPECT_EQ(clan.nodes[0]->roots, newcomer.roots) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_sound();
 }
 
 // ---- away, and back
