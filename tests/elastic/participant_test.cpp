@@ -290,6 +290,75 @@ TEST(Participant, StatesAreComparedWhenANewcomerTakesPartForTheFirstTime) {
     clan.expect_sound();
 }
 
+// ---- joiners that want too much
+
+void say(Relative& from, const Home& to, const wire::Work& message) {
+    ASSERT_TRUE(from.participant->member().links().send_work(to.id(), bytes_of(message)));
+}
+
+TEST(Participant, AJoinerThatReadsNothingTakesLittleMemory) {
+    Clan clan(large_model(), 1000);
+    clan.options.links.max_send_bytes_per_s = 32 << 20;
+    ASSERT_TRUE(clan.gather(1)) << clan.log;
+    Relative& joiner = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return joiner.participant->joiner().progress().shards > 10; })) << clan.log;
+    Relative& donor = *clan.nodes[0];
+    constexpr unsigned asks = 100;
+    for (unsigned i = 0; i < asks; ++i) {
+        wire::Work message;
+        wire::PartAsk& ask = *message.mutable_part_ask();
+        ask.set_transfer(1'000'000 + i);
+        ask.set_step(donor.steps - 1);
+        ask.set_count(donor.trainer.shards().count());
+        say(joiner, clan.home(0), message);
+        ask.set_step(donor.steps + 1000);
+        for (unsigned far = 0; far < 3; ++far) say(joiner, clan.home(0), message);
+    }
+    const auto load = [&] { return donor.participant->donor().load(); };
+    const std::uint64_t begun = donor.steps;
+    ASSERT_TRUE(clan.wait([&] { return load().wishes > asks / 2 || donor.steps > begun + 5; })) << clan.log;
+    joiner.is_frozen = true;
+    const std::uint64_t frozen = donor.steps;
+    ASSERT_TRUE(clan.wait([&] { return donor.steps > frozen; })) << clan.log;
+    EXPECT_GT(load().wishes, asks / 2) << "whoever reads nothing is given all results that it asks for\n" << clan.log;
+    EXPECT_LT(load().wishes, 2 * asks) << "steps that nobody will do soon are waited for\n" << clan.log;
+    EXPECT_LE(load().bytes_on_their_way, 160U << 20) << clan.log;
+    clan.kill(1);
+    ASSERT_TRUE(clan.wait([&] { return load().wishes == 0 && load().bytes_on_their_way == 0; })) << clan.log;
+}
+
+TEST(Participant, AJoinerThatComesAgainIsNotGivenMorePauses) {
+    Clan clan(large_model(), 1000);
+    clan.options.links.max_send_bytes_per_s = 8 << 20;
+    ASSERT_TRUE(clan.gather(1)) << clan.log;
+    const auto pauses = [&] {
+        const std::string begins = "begins no further step until newcomer " + cluster::brief(clan.home(1).id());
+        unsigned count = 0;
+        for (auto at = clan.nodes[0]->notes.find(begins); at != std::string::npos;
+             at = clan.nodes[0]->notes.find(begins, at + 1))
+            ++count;
+        return count;
+    };
+    wire::Work pause;
+    wire::Work go_on;
+    go_on.mutable_pause_ask();
+    for (unsigned life = 0; life < 2; ++life) {
+        Relative& joiner = clan.join(1, {0});
+        ASSERT_TRUE(clan.wait([&] { return joiner.participant->joiner().progress().shards > 2; })) << clan.log;
+        for (unsigned i = 0; i < 5; ++i) {
+            pause.mutable_pause_ask()->set_milliseconds(1'000'000'000);
+            say(joiner, clan.home(0), pause);
+            say(joiner, clan.home(0), go_on);
+        }
+        ASSERT_TRUE(clan.wait([&] { return pauses() == 3; })) << clan.log;
+        const std::uint64_t steps = clan.nodes[0]->steps;
+        ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->steps > steps + 1; })) << clan.log;
+        clan.kill(1);
+        ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->view->members.size() == 1; })) << clan.log;
+    }
+    EXPECT_EQ(pauses(), 3U) << clan.log;
+}
+
 // ---- away, and back
 
 TEST(Participant, WhoWasCutOffForAMomentPullsNoShards) {
