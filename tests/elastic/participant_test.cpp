@@ -276,6 +276,39 @@ TEST(Participant, ADonorWithALineageOfItsOwnIsNamedAndKeepsNobodyOut) {
     EXPECT_EQ(joiner.lineages.at(both), clan.nodes[0]->lineages.at(both)) << clan.log;
 }
 
+void say(Relative& from, const Home& to, const wire::Work& message) {
+    ASSERT_TRUE(from.participant->member().links().send_work(to.id(), bytes_of(message)));
+}
+
+// Nobody has the next result for them, and nobody ever will.
+TEST(Participant, ShardsOfAStepThatNobodyHasDoneKeepNobodyOut) {
+    Clan clan(slow_model());
+    clan.options.links.max_send_bytes_per_s = 8 << 20;
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    Relative& liar = *clan.nodes[1];
+    const Relative& joiner = clan.join(3, {0, 1, 2});
+    const auto asked_last = [&] { return joiner.participant->joiner().progress().shards + 40; };
+    unsigned turns = 0;
+    ASSERT_TRUE(clan.wait([&] {
+        if (joiner.joins > 0 && !joiner.synced_at && ++turns % 20 == 0 && turns < 2000 &&
+            liar.participant->member().links().linked(clan.home(3).id())) {
+            for (unsigned transfer = 1; transfer <= asked_last(); ++transfer) {
+                wire::Work message;
+                wire::ShardAnswer& answer = *message.mutable_shard_answer();
+                answer.set_transfer(transfer);
+                answer.set_applied(liar.steps + 5000);
+                answer.set_lineage(to_wire(cluster::Name{}));
+                say(liar, clan.home(3), message);
+            }
+        }
+        return joiner.trains();
+    })) << clan.log;
+    EXPECT_NE(joiner.notes.find(cluster::brief(clan.home(1).id()) + " gave shards of a step that most donors"),
+              std::string::npos)
+        << clan.log;
+    clan.expect_one_line();
+}
+
 // What newcomers followed after they were synced is compared, too.
 TEST(Participant, StatesAreComparedWhenANewcomerTakesPartForTheFirstTime) {
     Clan clan(slow_model(), 200);
@@ -291,10 +324,6 @@ TEST(Participant, StatesAreComparedWhenANewcomerTakesPartForTheFirstTime) {
 }
 
 // ---- joiners that want too much
-
-void say(Relative& from, const Home& to, const wire::Work& message) {
-    ASSERT_TRUE(from.participant->member().links().send_work(to.id(), bytes_of(message)));
-}
 
 TEST(Participant, AJoinerThatReadsNothingTakesLittleMemory) {
     Clan clan(large_model(), 1000);
