@@ -130,7 +130,7 @@ void add_replay(CLI::App& program, Job& job) {
         "dropped or taken twice shows. Exit code 1: something was not the same.\n\n"
         "Examples:\n"
         "  chaos replay a b c --run run.toml\n"
-        "  chaos replay b --from b/checkpoints/step-000000000500.safetensors    # b joined later\n");
+        "  chaos replay b a --from b/checkpoints/step-000000000500.safetensors    # b joined later\n");
     command->callback([&job, options] {
         job = [options]() -> Result<void> {
             const auto same = chaos::cli::replay(*options);

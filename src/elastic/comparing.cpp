@@ -57,9 +57,11 @@ void Joiner::ask_roots(bool now) {
 
 void Joiner::received(NodeId from, const wire::RootAnswer& answer) {
     const std::optional<cluster::Name> lineage = name_from(answer.lineage());
-    if (!running_ || verified_ || find(from) == nullptr || !lineage ||
+    if (!running_ || find(from) == nullptr || !lineage ||
         static_cast<std::uint32_t>(answer.hashes_size()) != shards_.count())
         return;
+    claims_.settled(from, answer.applied(), *lineage, Clock::now());
+    if (verified_) return;
     constexpr std::size_t kept_of_each = 8;
     const auto same = [&](const Root& root) { return root.donor == from; };
     if (static_cast<std::size_t>(std::ranges::count_if(roots_, same)) >= kept_of_each)
@@ -80,11 +82,12 @@ void Joiner::compare() {
                    other.hashes == root.hashes;
         }));
         if (2 * agreeing <= donors) continue;
-        if (root.label.lineage != looked_at_->lineage || root.hashes != own_hashes_) return blame(root);
+        if (root.label.lineage != looked_at_->lineage || root.hashes != own_hashes_) return pull_what_differs(root);
         for (const Root& other : roots_)
             if (other.label.applied == root.label.applied && other.hashes != root.hashes)
                 callbacks_.note(cluster::brief(other.donor) + " names another root of the state than the others");
         verified_ = true;
+        for (Shard& shard : states_) shard.origin = shard.other = {};
         const StateLabel state = *looked_at_;
         const cluster::Name name = state::root_of(own_hashes_);
         return callbacks_.synced(state, name);
@@ -92,18 +95,20 @@ void Joiner::compare() {
 }
 
 // Most donors have another state than we: what differs is pulled again, of somebody else.
-void Joiner::blame(const Root& agreed) {
+void Joiner::pull_what_differs(const Root& agreed) {
     const std::vector<std::uint64_t> right = agreed.hashes;
     const std::vector<std::uint64_t> own = own_hashes_;
     const bool foreign = agreed.label.lineage != looked_at_->lineage;
     unsigned own_wrong = 0;
     for (std::uint32_t i = 0; i < states_.size(); ++i) {
         if (!foreign && right[i] == own[i]) continue;
-        if (states_[i].origin == NodeId{}) ++own_wrong;
+        if (states_[i].origin == NodeId{} || states_[i].origin == member_->id()) ++own_wrong;
+        // Of several givers nobody knows which was wrong, and of a foreign state it may have been undone.
         DonorState* donor = find(states_[i].origin);
-        if (donor != nullptr && !donor->blamed && !foreign) {
-            donor->blamed = true;
-            callbacks_.note(cluster::brief(donor->node) + " sent a wrong shard " + std::to_string(i));
+        if (foreign || states_[i].other != NodeId{}) {
+            doubt_givers(states_[i], "gave what most donors do not have");
+        } else if (donor != nullptr && !donor->blamed) {
+            blame(*donor, "sent a wrong shard " + std::to_string(i));
         }
         lose(states_[i]);
     }

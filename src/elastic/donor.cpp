@@ -1,6 +1,9 @@
 #include "elastic/donor.h"
 
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace chaos::elastic {
@@ -10,11 +13,18 @@ constexpr std::size_t least_kept_results = 4;
 constexpr std::size_t most_kept_results = 256;
 constexpr std::size_t kept_result_bytes = 64ULL << 20;
 constexpr std::size_t kept_hashes = 4;
-constexpr std::size_t max_wishes = 16384;               // of all joiners
-constexpr std::uint64_t max_given_bytes = 64ULL << 20;  // of shards on their way to one joiner
+constexpr std::size_t max_wishes = 65536;               // of all joiners
+constexpr std::size_t max_wishes_of_each = 16384;       // of one
+constexpr std::uint64_t max_given_bytes = 64ULL << 20;  // of shards on their way to one joiner; likewise of parts
+constexpr std::uint64_t most_steps_ahead = 8;           // of this node's state; a joiner is a few ahead at most
 constexpr unsigned roots_per_ask = 16;
-constexpr std::uint32_t most_pause_ms = 5 * 60 * 1000;
+constexpr std::chrono::milliseconds most_pause{5 * 60 * 1000};
+constexpr std::chrono::milliseconds pause_slack{5000};
+constexpr double pause_margin = 2.0;                // on what the whole state takes
+constexpr std::chrono::seconds pause_patience{10};  // without being asked for anything
+constexpr std::chrono::milliseconds pause_look{500};
 constexpr unsigned most_pauses = 3;
+constexpr std::chrono::hours pauses_count_for{1};
 
 std::size_t kept_results_of(const Trainer& trainer) {
     return std::clamp(kept_result_bytes / (trainer.result_shape().floats() * sizeof(float)), least_kept_results,
@@ -25,13 +35,14 @@ std::size_t kept_results_of(const Trainer& trainer) {
 
 Donor::Donor(asio::io_context& loop, ComputeThread& thread, Steps& steps, Trainer& trainer, const state::Shards& shards,
              std::function<void(const std::string& text)> note)
-    : thread_(thread),
+    : loop_(loop),
+      thread_(thread),
       steps_(steps),
       trainer_(trainer),
       shards_(shards),
       kept_results_(kept_results_of(trainer)),
       note_(std::move(note)),
-      pause_end_(loop) {}
+      pause_timer_(loop) {}
 
 Donor::~Donor() {
     *alive_ = false;
@@ -69,11 +80,28 @@ void Donor::send(NodeId to, const wire::Work& message) {
     (void)member_->links().send_work(to, bytes_of(message));  // no link: it asks again, or somebody else
 }
 
+std::size_t Donor::wishes_of(NodeId node) const {
+    return static_cast<std::size_t>(std::ranges::count(shard_wishes_, node, &ShardWish::from) +
+                                    std::ranges::count(part_wishes_, node, &PartWish::from));
+}
+
+bool Donor::has_room_for_wish_of(NodeId node) const {
+    const std::size_t all = shard_wishes_.size() + part_wishes_.size();
+    return all < max_wishes_of_each || (all < max_wishes && wishes_of(node) < max_wishes_of_each);
+}
+
+std::shared_ptr<Donor::Given> Donor::given_to(NodeId node) {
+    std::shared_ptr<Given>& given = given_[node];
+    if (given == nullptr) given = std::make_shared<Given>();
+    return given;
+}
+
 // ---- shards
 
 void Donor::received(NodeId from, const wire::ShardAsk& ask) {
     const state::ShardSpan span{.first = ask.first(), .count = ask.count()};
-    if (may_ask(from) && shards_.fits(span) && shard_wishes_.size() < max_wishes) {
+    if (pause_ && pause_->node == from) pause_->asked_at = Clock::now();
+    if (may_ask(from) && shards_.fits(span) && has_room_for_wish_of(from)) {
         shard_wishes_.push_back({.from = from, .transfer = ask.transfer(), .span = span});
         return serve();
     }
@@ -97,10 +125,9 @@ void Donor::serve() {
             refuse(wish.from, wish.transfer);
             continue;
         }
-        auto& given = given_bytes_[wish.from];
-        if (given == nullptr) given = std::make_shared<std::uint64_t>(0);
+        const std::uint64_t given_bytes = given_to(wish.from)->shard_bytes;
         const std::uint64_t bytes = shards_.floats(wish.span) * sizeof(float);
-        if (*given > 0 && *given + bytes > max_given_bytes) {
+        if (given_bytes > 0 && given_bytes + bytes > max_given_bytes) {
             shard_wishes_.push_back(wish);  // until some of that has left
             continue;
         }
@@ -113,12 +140,12 @@ void Donor::give_shards(const ShardWish& wish) {
     const StateLabel label = steps_.label();
     const std::size_t floats = shards_.floats(wish.span);
     const std::uint64_t bytes = floats * sizeof(float);
-    const std::shared_ptr<std::uint64_t> given = given_bytes_[wish.from];
-    *given += bytes;
+    const std::shared_ptr<Given> given = given_to(wish.from);
+    given->shard_bytes += bytes;
     // Let go in the loop once it has left, or the link is gone.
     const std::shared_ptr<float[]> copy(new float[floats], [given, bytes, this, alive = alive_](const float* memory) {
         delete[] memory;
-        *given -= bytes;
+        given->shard_bytes -= bytes;
         if (*alive && !shard_wishes_.empty()) serve();
     });
     thread_.read([this, span = wish.span, copy,
@@ -144,7 +171,9 @@ void Donor::received(NodeId from, const wire::PartAsk& ask) {
                         .transfer = ask.transfer(),
                         .step = ask.step(),
                         .span = {.first = ask.first(), .count = ask.count()}};
-    if (may_ask(from) && shards_.fits(wish.span) && part_wishes_.size() < max_wishes) {
+    if (pause_ && pause_->node == from) pause_->asked_at = Clock::now();
+    const bool near = wish.step < steps_.label().applied + most_steps_ahead;
+    if (may_ask(from) && near && shards_.fits(wish.span) && has_room_for_wish_of(from)) {
         if (!give_part(wish)) part_wishes_.push_back(wish);
         return;
     }
@@ -162,7 +191,10 @@ void Donor::refuse_part(NodeId from, std::uint64_t transfer) {
 bool Donor::give_part(const PartWish& wish) {
     const auto kept = std::ranges::find(results_, wish.step, &KeptResult::step);
     if (wish.step >= steps_.label().applied) return false;
-    if (kept != results_.end() && !may_have(wish.from, wish.step + 1)) return false;
+    const state::FloatRange range = shards_.in_result(wish.span);
+    const std::uint64_t bytes = range.count() * sizeof(float);
+    if (kept != results_.end() && (!may_have(wish.from, wish.step + 1) || !may_give_part(wish.from, wish.step, bytes)))
+        return false;
     wire::Work message;
     wire::PartAnswer& answer = *message.mutable_part_answer();
     answer.set_transfer(wish.transfer);
@@ -173,12 +205,37 @@ bool Donor::give_part(const PartWish& wish) {
     }
     send(wish.from, message);
     if (kept == results_.end()) return true;
-    const state::FloatRange range = shards_.in_result(wish.span);
     // By the way that no gradient can bar: who was let in takes none of a step before it has all results up to there.
     (void)steps_.transfers().send(wish.from, net::BulkKind::results, wish.transfer,
                                   std::as_bytes(std::span(*kept->floats).subspan(range.begin, range.count())),
-                                  kept->floats);
+                                  hold_part(wish.from, *kept, bytes));
     return true;
+}
+
+bool Donor::may_give_part(NodeId to, std::uint64_t step, std::uint64_t bytes) {
+    const Given& given = *given_to(to);
+    const bool fits = given.part_bytes == 0 || given.part_bytes + bytes <= max_given_bytes;
+    return fits && (given.parts.contains(step) || given.parts.size() < kept_results_);
+}
+
+// The result stays in memory until that part of it has left, or the link is gone; then others have their turn.
+std::shared_ptr<const void> Donor::hold_part(NodeId to, const KeptResult& kept, std::uint64_t bytes) {
+    const std::shared_ptr<Given> given = given_to(to);
+    given->part_bytes += bytes;
+    ++given->parts[kept.step];
+    return {kept.floats.get(), [given, bytes, step = kept.step, floats = kept.floats, &loop = loop_, this,
+                                alive = alive_](const void*) mutable {
+                floats.reset();
+                given->part_bytes -= bytes;
+                if (--given->parts.at(step) == 0) given->parts.erase(step);
+                if (!*alive || part_wishes_.empty() || serves_parts_soon_) return;
+                serves_parts_soon_ = true;
+                asio::post(loop, [this, alive] {  // maybe a wish is being granted
+                    if (!*alive) return;
+                    serves_parts_soon_ = false;
+                    serve_parts();
+                });
+            }};
 }
 
 void Donor::serve_parts() {
@@ -203,6 +260,7 @@ void Donor::stable() {
 
 void Donor::received(NodeId from, const wire::RootAsk&) {
     if (!may_ask(from)) return;
+    if (watchers_.empty()) hashes_.clear();  // nobody watched: they may be of long ago
     watchers_[from] = {.steps_left = roots_per_ask, .told = 0};
     tell_roots();
     hash_state();
@@ -246,22 +304,50 @@ void Donor::tell_roots() {
 
 void Donor::received(NodeId from, const wire::PauseAsk& ask) {
     if (ask.milliseconds() == 0) {
-        if (paused_for_ == from) end_pause();
+        if (pause_ && pause_->node == from) end_pause();
         return;
     }
+    const auto now = Clock::now();
     const ViewPtr view = member_->core().view();
     const cluster::MemberInfo* newcomer = view == nullptr ? nullptr : view->find(from);
-    if (newcomer == nullptr || newcomer->standing != cluster::Standing::syncing || paused_for_) return;
-    if (++pauses_had_[newcomer->id] > most_pauses) return;
-    const std::uint32_t most = std::min(ask.milliseconds(), most_pause_ms);
+    if (newcomer == nullptr || newcomer->standing != cluster::Standing::syncing || pause_) return;
+    std::erase_if(pauses_had_, [now](const auto& entry) { return now - entry.second.last >= pauses_count_for; });
+    PausesHad& had = pauses_had_[from];
+    if (had.count >= most_pauses) return;
+    ++had.count;
+    had.last = now;
+    const auto most = std::min(std::chrono::milliseconds(ask.milliseconds()), longest_pause_for(*view, from));
     note_("begins no further step until newcomer " + cluster::brief(from) +
           " has the state, which costs less than to send it what is learnt meanwhile; at most " +
-          std::to_string((most + 999) / 1000) + " s");
-    paused_for_ = from;
+          std::to_string((most.count() + 999) / 1000) + " s");
+    pause_ = Pause{.node = from, .until = now + most, .asked_at = now};
     steps_.hold_back(true);
-    pause_end_.expires_after(std::chrono::milliseconds(most));
-    pause_end_.async_wait([this, alive = alive_](boost::system::error_code cancelled) {
-        if (!cancelled && *alive) end_pause();
+    watch_pause();
+}
+
+// What the newcomer says is no limit: the whole state over the link between them is, as far as it is known what that
+// carries.
+std::chrono::milliseconds Donor::longest_pause_for(const cluster::View& view, NodeId joiner) const {
+    const cluster::LinkInfo* link = view.find(cluster::link_between(member_->id(), joiner));
+    if (link == nullptr) return most_pause;
+    const double kilobytes_per_s = link->id.a == joiner ? link->figures.rate_ba : link->figures.rate_ab;
+    if (kilobytes_per_s <= 0.0) return most_pause;
+    const auto bytes = static_cast<double>(shards_.floats({.first = 0, .count = shards_.count()}) * sizeof(float));
+    const double takes_ms = std::min(pause_margin * bytes / kilobytes_per_s, 1e9);
+    return std::min(most_pause, pause_slack + std::chrono::milliseconds(std::llround(takes_ms)));
+}
+
+// Until it is over, or the newcomer wants nothing any more.
+void Donor::watch_pause() {
+    pause_timer_.expires_at(std::min(pause_->until, Clock::now() + pause_look));
+    pause_timer_.async_wait([this, alive = alive_](boost::system::error_code cancelled) {
+        if (cancelled || !*alive || !pause_) return;
+        const auto now = Clock::now();
+        const auto given = given_.find(pause_->node);
+        const bool on_its_way = given != given_.end() && given->second->shard_bytes + given->second->part_bytes > 0;
+        if (on_its_way || wishes_of(pause_->node) > 0) pause_->asked_at = now;
+        if (now >= pause_->until || now - pause_->asked_at >= pause_patience) return end_pause();
+        watch_pause();
     });
 }
 
@@ -271,9 +357,9 @@ std::optional<Donor::Pause> Donor::pause() const {
 }
 
 void Donor::end_pause() {
-    if (!paused_for_) return;
-    paused_for_.reset();
-    pause_end_.cancel();
+    if (!pause_) return;
+    pause_.reset();
+    pause_timer_.cancel();
     steps_.hold_back(false);
 }
 
@@ -296,21 +382,20 @@ void Donor::adopted(const cluster::View& view) {
     members_.clear();
     for (const cluster::MemberInfo& member : view.members) members_.push_back(member.id.node);
     look_for_joiners();
-    std::erase_if(pauses_had_, [&](const auto& entry) { return !view.has(entry.first); });
-    if (paused_for_ && (view.find(*paused_for_) == nullptr || view.is_active(*paused_for_))) end_pause();
+    if (pause_ && (view.find(pause_->node) == nullptr || view.is_active(pause_->node))) end_pause();
     std::vector<NodeId> gone;
-    for (const auto& [node, bytes] : given_bytes_)
+    for (const auto& [node, given] : given_)
         if (!is_member(node)) gone.push_back(node);
     for (const NodeId node : gone) forget(node);
     serve_parts();
 }
 
 void Donor::forget(NodeId peer) {
-    if (paused_for_ == peer) end_pause();
+    if (pause_ && pause_->node == peer) end_pause();
     std::erase_if(shard_wishes_, [&](const ShardWish& wish) { return wish.from == peer; });
     std::erase_if(part_wishes_, [&](const PartWish& wish) { return wish.from == peer; });
     watchers_.erase(peer);
-    given_bytes_.erase(peer);
+    given_.erase(peer);
 }
 
 void Donor::stop() {
@@ -328,7 +413,7 @@ void Donor::stop() {
 Donor::Load Donor::load() const {
     Load load{
         .wishes = shard_wishes_.size() + part_wishes_.size(), .results = results_.size(), .bytes_on_their_way = 0};
-    for (const auto& [node, bytes] : given_bytes_) load.bytes_on_their_way += *bytes;
+    for (const auto& [node, given] : given_) load.bytes_on_their_way += given->shard_bytes + given->part_bytes;
     return load;
 }
 

@@ -5,9 +5,14 @@
 // What goes to a joiner besides shards is stable, so that it is never undone; a shard may be younger than that, and
 // says by its lineage what it is. (Who is active already gets what is not stable yet: everybody waits for it.)
 //
+// What is held for one joiner has limits of its own, so that one that asks and does not read takes neither memory nor
+// turns from others: bytes on their way to it, results of which it has not read its parts, and wishes. What is more
+// waits, or is refused; so are results of steps that are far from being done.
+//
 // One exception to "nobody waits": a joiner whose links carry hardly more than what training makes would take so long
 // that it costs less to let everybody wait for the rest of its state (joiner.h). It asks one donor, which then begins
-// no further step for a while; a few times per life of the joiner.
+// no further step for a while: no longer than the whole state takes over their link, while the joiner asks for it, and
+// a few times an hour.
 #pragma once
 
 #include "elastic/compute_thread.h"
@@ -70,6 +75,8 @@ public:
     [[nodiscard]] std::optional<Pause> pause() const;
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     struct ShardWish {
         NodeId from;
         std::uint64_t transfer = 0;
@@ -91,6 +98,21 @@ private:
         StateLabel label;
         std::vector<std::uint64_t> shards;
     };
+    // On its way to one joiner.
+    struct Given {
+        std::uint64_t shard_bytes = 0;
+        std::uint64_t part_bytes = 0;
+        std::map<std::uint64_t, unsigned> parts;  // by step; each of these results stays in memory
+    };
+    struct Pause {
+        NodeId node;
+        Clock::time_point until;
+        Clock::time_point asked_at;  // when that node last asked for anything, or something was on its way to it
+    };
+    struct PausesHad {
+        unsigned count = 0;
+        Clock::time_point last;
+    };
     struct Watcher {
         unsigned steps_left = 0;
         std::uint64_t told = 0;  // of the state after fewer steps than this
@@ -107,12 +129,20 @@ private:
     void give_shards(const ShardWish& wish);
     bool give_part(const PartWish& wish);
     void serve_parts();
+    [[nodiscard]] std::size_t wishes_of(NodeId node) const;
+    [[nodiscard]] bool has_room_for_wish_of(NodeId node) const;
+    [[nodiscard]] std::shared_ptr<Given> given_to(NodeId node);
+    [[nodiscard]] bool may_give_part(NodeId to, std::uint64_t step, std::uint64_t bytes);
+    [[nodiscard]] std::shared_ptr<const void> hold_part(NodeId to, const KeptResult& kept, std::uint64_t bytes);
     void hash_state();
     void tell_roots();
     void look_for_joiners();
+    [[nodiscard]] std::chrono::milliseconds longest_pause_for(const cluster::View& view, NodeId joiner) const;
+    void watch_pause();
     void end_pause();
     void send(NodeId to, const wire::Work& message);
 
+    asio::io_context& loop_;
     ComputeThread& thread_;
     Steps& steps_;
     Trainer& trainer_;
@@ -120,16 +150,17 @@ private:
     live::Member* member_ = nullptr;
     std::size_t kept_results_;
     std::function<void(const std::string& text)> note_;
-    asio::steady_timer pause_end_;
-    std::optional<NodeId> paused_for_;
-    std::map<cluster::MemberId, unsigned> pauses_had_;
+    asio::steady_timer pause_timer_;
+    std::optional<Pause> pause_;
+    std::map<NodeId, PausesHad> pauses_had_;
     bool gives_ = true;
     bool followed_ = false;         // somebody joins, or may be back soon: results are kept
     std::uint64_t kept_until_ = 0;  // this step, for those who were lost
     std::vector<NodeId> members_;   // of the youngest view
     std::deque<ShardWish> shard_wishes_;
     std::deque<PartWish> part_wishes_;
-    std::map<NodeId, std::shared_ptr<std::uint64_t>> given_bytes_;  // shards on their way
+    std::map<NodeId, std::shared_ptr<Given>> given_;
+    bool serves_parts_soon_ = false;
     std::deque<KeptResult> results_;
     std::map<NodeId, Watcher> watchers_;
     std::deque<Hashes> hashes_;

@@ -9,7 +9,6 @@ namespace {
 
 using state::ShardSpan;
 
-constexpr std::uint64_t most_ask_bytes = 8 << 20;
 constexpr std::uint64_t results_ahead = 2;
 
 }  // namespace
@@ -84,6 +83,7 @@ void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
         fetch.answered = true;
         fetch.label = {.applied = *fetch.step, .lineage = *before};
         fetch.record = *record;
+        claims_.settled(from, *fetch.step, *before, Clock::now());
         return complete(answer.transfer());
     }
     // Somebody else may have it; else it is too late for these: they are pulled again.
@@ -91,12 +91,16 @@ void Joiner::received(NodeId from, const wire::PartAnswer& answer) {
     const std::uint64_t step = *fetch.step;
     give_up(answer.transfer());
     const NodeId other = linked_after(from);
-    const auto donors = static_cast<unsigned>(std::ranges::count(donors_, true, &DonorState::linked));
+    const std::vector<NodeId> donors = linked();
+    const std::uint64_t newest = claims_.reached_by_most(donors);
     for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
         Shard& shard = states_[i];
         if (shard.stage != Shard::Stage::here || shard.label.applied > step) continue;
         shard.donor = other;
-        if (++shard.refusals >= donors) lose(shard);
+        if (++shard.refusals < donors.size()) continue;
+        if (newest > 0 && shard.label.applied > newest + Claims::most_apart_steps)
+            doubt_givers(shard, "gave shards of a step that most donors have not done");
+        lose(shard);
     }
     follow();
     pull();
@@ -123,19 +127,20 @@ void Joiner::lose(Shard& shard) {
 void Joiner::take_part(Fetch fetch) {
     const state::FloatRange range = shards_.in_result(fetch.span);
     if (fetch.content->count != range.count() * sizeof(float)) {
-        callbacks_.note(cluster::brief(fetch.donor) + " sent a part of a result of another length");
         for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i)
             states_[i].asked_to = std::min(states_[i].asked_to, *fetch.step);
-        if (DonorState* donor = find(fetch.donor)) donor->blamed = true;
+        if (DonorState* donor = find(fetch.donor)) blame(*donor, "sent a part of a result of another length");
         return follow();
     }
     progress_.result_bytes += fetch.content->count;
     Part part;
+    part.donor = fetch.donor;
     part.span = fetch.span;
     part.step = *fetch.step;
     part.before = fetch.label.lineage;
     // Nothing is learnt any more once the run is over.
     part.after = trainer_.is_over(part.step) ? part.before : state::extend_lineage(part.before, fetch.record);
+    claims_.settled(part.donor, part.step + 1, part.after, Clock::now());
     part.record = fetch.record;
     part.content = *fetch.content;
     parts_.push_back(std::move(part));
@@ -153,15 +158,30 @@ void Joiner::roll() {
         all = all && state.stage == Shard::Stage::here;
         if (state.stage == Shard::Stage::here) least = std::min(least, state.label.applied);
     }
+    const std::vector<NodeId> donors = linked();
+    bool lost = false;
     std::optional<NodeId> undone;
     for (auto part = parts_.begin(); part != parts_.end();) {
         bool needed = false;
+        const std::optional<cluster::Name> agreed = claims_.lineage_after(part->step, donors);
+        if (agreed && part->before != *agreed) {
+            leave_out(*part);
+            part = parts_.erase(part);
+            lost = true;
+            continue;
+        }
         for (std::uint32_t i = part->span.first; i < part->span.first + part->span.count;) {
             Shard& state = states_[i];
             const bool here = state.stage == Shard::Stage::here;
             if (here && state.job == 0 && state.label.applied == part->step && state.label.lineage != part->before) {
+                // Somebody is wrong, or the shard is of a step that was undone. Where most donors name no lineage,
+                // nobody knows which.
+                const std::string why = "gave shards or results that belong to different states";
+                doubt_givers(state, why);
+                if (!agreed) doubt(part->donor, why);
                 undone = state.origin;
                 lose(state);
+                lost = true;
                 ++i;
                 continue;
             }
@@ -185,10 +205,25 @@ void Joiner::roll() {
         }
         part = needed ? std::next(part) : parts_.erase(part);
     }
-    if (!undone) return;
-    callbacks_.note((*undone == NodeId{} ? "its own shards" : "shards of " + cluster::brief(*undone)) +
-                    " are of a step that was undone: they are pulled again");
+    if (undone)
+        callbacks_.note((*undone == NodeId{} || *undone == member_->id() ? "its own shards"
+                                                                         : "shards of " + cluster::brief(*undone)) +
+                        " are of a step that was undone: they are pulled again");
+    if (!lost) return;
+    follow();
     pull();
+}
+
+// It belongs to another state than most donors have: its giver is not to be asked for the same again.
+void Joiner::leave_out(const Part& part) {
+    doubt(part.donor, "gave a result of another state than most donors have");
+    const NodeId other = linked_after(part.donor);
+    for (std::uint32_t i = part.span.first; i < part.span.first + part.span.count; ++i) {
+        Shard& shard = states_[i];
+        if (shard.stage != Shard::Stage::here || shard.label.applied > part.step) continue;
+        shard.asked_to = std::min(shard.asked_to, part.step);
+        if (shard.donor == part.donor) shard.donor = other;
+    }
 }
 
 void Joiner::apply(const Part& part, ShardSpan span, std::uint64_t id) {
@@ -209,6 +244,8 @@ void Joiner::apply(const Part& part, ShardSpan span, std::uint64_t id) {
                 if (states_[i].job != id) continue;
                 states_[i].job = 0;
                 states_[i].refusals = 0;
+                if (states_[i].origin == NodeId{}) states_[i].origin = job->donor;
+                if (states_[i].origin != job->donor) states_[i].other = job->donor;
                 states_[i].label = {.applied = job->step + 1, .lineage = job->after};
             }
             look_record_ = job->record;

@@ -10,7 +10,6 @@ using std::chrono::milliseconds;
 
 constexpr std::uint64_t most_steps_behind = 8;  // that one's own state is worth following from
 constexpr milliseconds look_interval{250};
-constexpr milliseconds shard_patience{3000};  // without anything from that donor
 
 }  // namespace
 
@@ -43,9 +42,13 @@ void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& h
                          .label = *have,
                          .asked_to = have->applied,
                          .refusals = 0,
-                         .origin = {},
+                         .origin = member_->id(),
+                         .other = {},
                          .donor = {}};
+        for (std::size_t i = 0; near && i < followed_from_.size(); ++i)
+            if (followed_from_[i] != NodeId{}) states_[i].origin = followed_from_[i];
     }
+    followed_from_.clear();
     progress_ = {};
     pace_ = {};
     duplicated_bytes_ = 0;
@@ -70,6 +73,7 @@ void Joiner::pause() {
     parts_.clear();
     donors_.clear();
     roots_.clear();
+    claims_.clear();
     own_hashes_.clear();
     if (!verified_) looked_at_.reset();
     for (Shard& state : states_) {
@@ -81,6 +85,9 @@ void Joiner::pause() {
 void Joiner::stop() {
     pause();
     ++sync_;
+    followed_from_.clear();
+    for (const Shard& state : states_)
+        if (verified_) followed_from_.push_back(state.other == NodeId{} ? state.origin : NodeId{});
     states_.clear();
     looked_at_.reset();
 }
@@ -123,6 +130,13 @@ std::vector<Joiner::Donation> Joiner::donations() const {
 Joiner::DonorState* Joiner::find(NodeId node) {
     const auto found = std::ranges::find(donors_, node, &DonorState::node);
     return found == donors_.end() ? nullptr : &*found;
+}
+
+std::vector<NodeId> Joiner::linked() const {
+    std::vector<NodeId> nodes;
+    for (const DonorState& donor : donors_)
+        if (donor.linked) nodes.push_back(donor.node);
+    return nodes;
 }
 
 void Joiner::adopted(const cluster::View& view) {
@@ -173,6 +187,8 @@ void Joiner::link_down(NodeId peer) {
     for (const std::uint64_t transfer : lost) give_up(transfer);
     donor->asked_bytes = 0;
     std::erase_if(roots_, [&](const Root& root) { return root.donor == peer; });
+    claims_.forget(peer);
+    donor->ahead.reset();
     divide();
     follow();
     pull();
@@ -200,10 +216,13 @@ void Joiner::give_up(std::uint64_t transfer) {
     }
 }
 
-// How long the next of its shards takes, as far as known.
-double Joiner::ask_seconds_of(const DonorState& donor) const {
+// Without anything from that donor. A slow one is given the longer, the slower it is known to be.
+Joiner::Clock::duration Joiner::patience_with(const DonorState& donor) const {
+    constexpr std::chrono::seconds least{3};
     const auto shard_bytes = static_cast<double>(shards_.floats({.first = 0, .count = 1}) * sizeof(float));
-    return donor.bytes_per_s > 0.0 ? shard_bytes / donor.bytes_per_s : 0.0;
+    const double ask_seconds = donor.bytes_per_s > 0.0 ? shard_bytes / donor.bytes_per_s : 0.0;
+    return std::max<Clock::duration>(
+        least, std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(4.0 * ask_seconds)));
 }
 
 // Regions in proportion to what is known of the links.
@@ -234,10 +253,7 @@ void Joiner::look_again(std::chrono::milliseconds after) {
         const auto now = Clock::now();
         for (DonorState& donor : donors_) {
             if (!donor.linked && member_->links().linked(donor.node)) link_up(donor.node);
-            // A slow one is given the longer, the slower it is known to be.
-            const auto patience = std::max<Clock::duration>(
-                shard_patience, std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(4.0 * ask_seconds_of(donor))));
+            const Clock::duration patience = patience_with(donor);
             if (!donor.linked || donor.asked_bytes == 0 || now - donor.last_arrival < patience) continue;
             // It may be busy with others, or stuck: what it was asked for is for everybody again.
             std::vector<std::uint64_t> late;
@@ -248,9 +264,14 @@ void Joiner::look_again(std::chrono::milliseconds after) {
             if (!late.empty()) donor.bytes_per_s = std::max(donor.bytes_per_s / 2.0, 1e4);
             donor.last_arrival = now;
         }
+        give_up_late_parts();
+        judge();
         // All blamed: the accusations cannot all be true.
-        if (std::ranges::all_of(donors_, &DonorState::blamed))
-            for (DonorState& donor : donors_) donor.blamed = false;
+        if (std::ranges::all_of(donors_, [](const DonorState& donor) { return donor.blamed || !donor.linked; }))
+            for (DonorState& donor : donors_) {
+                donor.blamed = false;
+                donor.doubts = 0;
+            }
         watch_pace();
         ask_for_pause_if_cheaper();
         ask_roots(false);

@@ -14,6 +14,11 @@
 // (it was taken from a step that was undone, or too long ago) is pulled again. More than half of the donors must agree
 // on the root of the state; where it differs from ours, the shards' hashes show which are wrong, and whose they were.
 //
+// No single donor is believed about how far the state is and what its lineage is, either: what it gave is pulled again
+// where most donors say otherwise (claims.h). That may be an honest donor's misfortune (a step was undone, it was busy)
+// once; the second time nothing is asked of it any more, as of whoever sent a wrong shard. With two donors that
+// contradict each other nobody can tell.
+//
 // Training never waits for a joiner, unless that costs less. With N members that train, results of G bytes every T
 // seconds, links that carry B bytes a second and the part f of the shards here, of which results must be followed,
 //
@@ -25,9 +30,11 @@
 //
 // What this node held before counts: one that was away for a moment follows from where it stood.
 //
-// joiner.cpp: donors, and what holds it together; pulling.cpp, following.cpp, comparing.cpp, pausing.cpp: the rest.
+// joiner.cpp: donors, and what holds it together; pulling.cpp, following.cpp, comparing.cpp, judging.cpp, pausing.cpp:
+// the rest.
 #pragma once
 
+#include "elastic/claims.h"
 #include "elastic/compute_thread.h"
 #include "elastic/steps.h"
 #include "elastic/trainer.h"
@@ -78,6 +85,9 @@ public:
     // What is in memory now belongs to somebody else.
     void stop();
     [[nodiscard]] bool running() const { return running_; }
+    // After stop(): what it followed last turned out to be what the others have. Until then it is remembered who gave
+    // it, should what is in memory be wrong when the next join begins.
+    void proven() { followed_from_.clear(); }
     // What is in memory is this joiner's: from begin() to stop().
     [[nodiscard]] bool holds_state() const { return !states_.empty(); }
     // What is in memory, where all of it is of one step.
@@ -113,6 +123,9 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
+    static constexpr std::uint64_t most_ask_bytes = 8 << 20;
+    static constexpr double rate_gain = 0.5;  // of a newer rate, over what was known
+
     struct Shard {
         enum class Stage : std::uint8_t { missing, asked, here };
         Stage stage = Stage::missing;
@@ -120,32 +133,43 @@ private:
         StateLabel label;
         std::uint64_t asked_to = 0;  // results of steps before this one were asked for
         unsigned refusals = 0;       // of donors that lack its next result
-        NodeId origin;               // who gave it; none: it was here before
+        NodeId origin;               // who gave what was not compared yet, maybe this node; none: nobody
+        NodeId other;                // who gave some of that besides
         NodeId donor;                // who is asked for what follows
+    };
+    struct Ahead {  // of what most donors say
+        std::uint64_t applied = 0;
+        Clock::time_point since;
     };
     struct DonorState {
         NodeId node;
         bool linked = false;
-        bool blamed = false;       // sent a wrong shard
+        bool blamed = false;  // sent a wrong shard, or was doubted twice
+        unsigned doubts = 0;
+        Clock::time_point doubted_at;
+        std::optional<Ahead> ahead;
         state::ShardSpan region;   // where it begins
         double bytes_per_s = 0.0;  // of shards, lately; 0: not known
         std::uint64_t asked_bytes = 0;
         std::uint64_t window_bytes = 0;  // that came since then
         Clock::time_point window_begun;
         Clock::time_point last_arrival;
-        Clock::time_point refused_until;
+        Clock::time_point refused_until;  // it is not asked for shards
     };
     struct Fetch {  // something that was asked for
         NodeId donor;
         state::ShardSpan span;
         std::optional<std::uint64_t> step;  // a part of this step's result; none: shards
         Clock::time_point asked_at;
+        std::uint64_t progress = 0;  // of parts of results: when something came last, or could not come yet
+        Clock::time_point moved_at;
         bool answered = false;
         StateLabel label;  // as answered: what the shards are, or what the part applies to
         state::StepRecord record;
         std::optional<net::Transfers::Arrived> content;
     };
     struct Part {  // of a result, here and not applied to everything yet
+        NodeId donor;
         state::ShardSpan span;
         std::uint64_t step = 0;
         cluster::Name before{};
@@ -164,6 +188,7 @@ private:
     }
 
     [[nodiscard]] DonorState* find(NodeId node);
+    [[nodiscard]] std::vector<NodeId> linked() const;
     void divide();
     void pull();
     [[nodiscard]] static double rate_of(const DonorState& donor);
@@ -177,11 +202,12 @@ private:
     [[nodiscard]] bool is_asked(std::uint32_t shard, std::uint64_t step) const;
     [[nodiscard]] NodeId linked_after(NodeId node) const;
     void ask_roots(bool now);
-    [[nodiscard]] double ask_seconds_of(const DonorState& donor) const;
+    [[nodiscard]] Clock::duration patience_with(const DonorState& donor) const;
     void complete(std::uint64_t transfer);
     void take_shards(Fetch fetch);
     void take_part(Fetch fetch);
     void roll();
+    void leave_out(const Part& part);
     void apply(const Part& part, state::ShardSpan span, std::uint64_t id);
     void give_up(std::uint64_t transfer);
     void lose(Shard& shard);
@@ -192,7 +218,14 @@ private:
     void ask_for_pause_if_cheaper();
     [[nodiscard]] std::uint64_t bytes_left();
     void end_pause();
-    void blame(const Root& root);
+    void pull_what_differs(const Root& agreed);
+    void judge();
+    void judge_who_is_ahead();
+    void give_up_late_parts();
+    void doubt(NodeId node, const std::string& why);
+    void doubt_givers(const Shard& shard, const std::string& why);
+    void blame(DonorState& donor, const std::string& why);
+    void note_reached();
 
     asio::io_context& loop_;
     ComputeThread& thread_;
@@ -210,6 +243,8 @@ private:
     std::map<std::uint64_t, Fetch> fetches_;  // by transfer
     std::list<Part> parts_;
     std::vector<Root> roots_;                // what donors said; the newest of each
+    Claims claims_;                          // likewise, of steps
+    std::vector<NodeId> followed_from_;      // by shard: who gave what was not compared before stop()
     std::optional<StateLabel> looked_at_;    // the whole state that was last seen
     state::StepRecord look_record_;          // of the step that led there
     std::vector<std::uint64_t> own_hashes_;  // of that; empty: not known yet
@@ -219,9 +254,9 @@ private:
         Clock::time_point looked;
         std::uint64_t bytes = 0;    // that had come by then
         double bytes_per_s = 0.0;   // that come, lately
-        Clock::time_point first;    // when a donor's state was first heard of
+        Clock::time_point first;    // when it was first heard how far most donors are
         std::uint64_t applied = 0;  // steps in it then
-        std::uint64_t newest = 0;   // steps in the newest that was heard of
+        std::uint64_t newest = 0;   // steps that most donors have
     };
     Pace pace_;
     struct Pause {

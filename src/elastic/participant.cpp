@@ -277,7 +277,10 @@ void Participant::step_applied(const AppliedStep& step) {
         set_checkpoints_aside(agreed_);
         return member_.tell(cluster::WentAstray{});
     }
-    if (outcome.root) agreed_ = before.applied;
+    if (outcome.root) {
+        agreed_ = before.applied;
+        joiner_.proven();
+    }
     tell_stable();
     save_if_due();
 }

@@ -10,7 +10,6 @@ namespace {
 using state::ShardSpan;
 
 constexpr double pause_slack_seconds = 0.2;
-constexpr double rate_gain = 0.5;
 constexpr std::uint64_t least_steps_of_pace = 3;
 constexpr double least_seconds_of_pace = 1.0;
 constexpr double pause_margin = 2.0;  // on what it should take
@@ -26,13 +25,21 @@ void Joiner::watch_pace() {
     }
     pace_.looked = now;
     pace_.bytes = bytes;
+    note_reached();
+}
+
+void Joiner::note_reached() {
+    pace_.newest = claims_.reached_by_most(linked());
+    if (pace_.newest == 0 || pace_.first != Clock::time_point{}) return;
+    pace_.first = Clock::now();
+    pace_.applied = pace_.newest;
 }
 
 void Joiner::ask_for_pause_if_cheaper() {
     const auto now = Clock::now();
     if (pause_ && now > pause_->until) pause_.reset();
     const ViewPtr view = member_->core().view();
-    const std::uint64_t steps = pace_.newest - pace_.applied;
+    const std::uint64_t steps = pace_.newest - std::min(pace_.newest, pace_.applied);
     const double watched = seconds_between(pace_.first, now);
     if (pause_ || verified_ || view == nullptr || steps < least_steps_of_pace || watched < least_seconds_of_pace ||
         pace_.bytes_per_s <= 0.0)

@@ -12,9 +12,7 @@ using std::chrono::milliseconds;
 constexpr double ask_seconds = 0.05;   // worth of one ask
 constexpr double ahead_seconds = 0.2;  // worth of all asks to one donor, and twice the round trip
 constexpr double first_guess_bytes_per_s = 4e6;
-constexpr std::uint64_t most_ask_bytes = 8 << 20;
 constexpr std::uint64_t most_ahead_bytes = 48 << 20;
-constexpr double rate_gain = 0.5;
 constexpr double rate_seconds = 0.1;      // of arrivals that make a rate: what comes first may be a burst
 constexpr double most_duplicated = 0.03;  // of the state
 constexpr milliseconds refusal_pause{50};
@@ -142,7 +140,7 @@ std::uint64_t Joiner::expect(std::uint64_t bytes, Fetch fetch) {
         fetches_.at(*number).content = arrived;
         complete(*number);
     });
-    fetch.asked_at = Clock::now();
+    fetch.asked_at = fetch.moved_at = Clock::now();
     fetches_.emplace(*number, std::move(fetch));
     return *number;
 }
@@ -179,13 +177,15 @@ void Joiner::received(NodeId from, const wire::ShardAnswer& answer) {
         look_again(refusal_pause);
         return pull();
     }
+    const auto most = static_cast<std::uint64_t>(trainer_.run().train.steps) + 1;  // as start_step() in participant.cpp
+    if (answer.applied() > most) {
+        if (DonorState* donor = find(from)) blame(*donor, "has shards of a step that the run does not have");
+        return pull();
+    }
     at->second.answered = true;
     at->second.label = {.applied = answer.applied(), .lineage = *lineage};
-    if (pace_.newest == 0) {
-        pace_.first = Clock::now();
-        pace_.applied = answer.applied();
-    }
-    pace_.newest = std::max(pace_.newest, answer.applied());
+    claims_.reached(from, answer.applied(), Clock::now());
+    note_reached();
     complete(answer.transfer());
 }
 
@@ -230,6 +230,7 @@ void Joiner::take_shards(Fetch fetch) {
                           .asked_to = fetch.label.applied,
                           .refusals = 0,
                           .origin = fetch.donor,
+                          .other = {},
                           .donor = fetch.donor};
             wanted.push_back(i);
         }
@@ -258,10 +259,9 @@ void Joiner::take_shards(Fetch fetch) {
                 look();
             });
     } else {
-        callbacks_.note(cluster::brief(fetch.donor) + " sent shards of another length");
         for (std::uint32_t i = fetch.span.first; i < fetch.span.first + fetch.span.count; ++i)
             if (states_[i].stage == Shard::Stage::asked) states_[i].stage = Shard::Stage::missing;
-        if (DonorState* donor = find(fetch.donor)) donor->blamed = true;
+        if (DonorState* donor = find(fetch.donor)) blame(*donor, "sent shards of another length");
     }
     follow();
     pull();

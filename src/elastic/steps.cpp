@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::milliseconds second_hand_pause{20};  // until a neighbour may have it
 constexpr std::chrono::seconds transfer_patience{3};        // without a byte; then another holder is asked
-constexpr std::size_t most_free_vectors = 2;                // a step frees two, and the next one takes them
+constexpr std::size_t most_spare_vectors = 2;               // that stay in memory although nobody needs them now
 
 bool same(const std::string& bytes, const cluster::Name& name) {
     return bytes.size() == name.size() && std::memcmp(bytes.data(), name.data(), name.size()) == 0;
@@ -448,14 +448,18 @@ net::BulkReceiver& Steps::receiver_of(const net::BulkHead& head) {
 // ---- memory and plans
 
 Steps::Vector Steps::fresh_vector() {
-    const auto is_free = [](const Vector& vector) { return vector.use_count() == 1; };
-    const auto found = std::ranges::find_if(vectors_, is_free);
-    const Vector vector =
-        found != vectors_.end() ? *found : vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
-    // Newcomers need results of many steps for a while; each is as large as the gradient.
-    std::size_t kept = 0;
-    std::erase_if(vectors_, [&](const Vector& other) { return is_free(other) && ++kept > most_free_vectors; });
-    return vector;
+    const auto free = std::ranges::find_if(vectors_, [](const Vector& vector) { return vector.use_count() == 1; });
+    if (free == vectors_.end()) return vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
+    const Vector fresh = *free;
+    let_go_of_spare_vectors();
+    return fresh;
+}
+
+// While somebody joins, many results are kept.
+void Steps::let_go_of_spare_vectors() {
+    std::size_t spare = 0;
+    std::erase_if(vectors_,
+                  [&](const Vector& vector) { return vector.use_count() == 1 && ++spare > most_spare_vectors; });
 }
 
 // Worked out once per view.

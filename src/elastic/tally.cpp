@@ -12,12 +12,20 @@ namespace chaos::elastic {
 namespace {
 
 constexpr double far_beyond = 1000.0;  // times the median norm
+constexpr double usual_norm = 1.0;     // of one of two, where it is less than that
 constexpr unsigned half_bits = 24;
 constexpr std::uint64_t low_bits = (std::uint64_t{1} << half_bits) - 1;
 
 // Whatever a peer sent.
 std::uint64_t whole(float half) {
     return half >= 0.0F && half <= static_cast<float>(low_bits) ? static_cast<std::uint64_t>(half) : 0;
+}
+
+// Whatever a peer sent; nullopt: it counts nothing.
+std::optional<std::uint64_t> count_of(float sent) {
+    constexpr auto beyond = static_cast<float>(std::uint64_t{1} << 63);
+    if (!(sent >= 0.0F && sent < beyond)) return std::nullopt;
+    return static_cast<std::uint64_t>(sent);
 }
 
 bool finite(const Contribution& part) {
@@ -28,9 +36,11 @@ bool finite(const Contribution& part) {
 double largest_norm(const Tally& tally) {
     std::vector<double> norms;
     for (const Contribution& part : tally.slots)
-        if (part.samples > 0.0 && finite(part)) norms.push_back(part.norm);
+        if (part.samples > 0.0 && finite(part) && part.norm > 0.0) norms.push_back(part.norm);
     std::ranges::sort(norms);
-    return norms.size() < 2 ? std::numeric_limits<double>::infinity() : far_beyond * norms[(norms.size() - 1) / 2];
+    if (norms.size() < 2) return std::numeric_limits<double>::infinity();
+    if (norms.size() == 2) return far_beyond * std::max(norms.front(), usual_norm);
+    return far_beyond * norms[(norms.size() - 1) / 2];
 }
 
 bool worthless(const Contribution& part, double most) {
@@ -91,11 +101,10 @@ Tally read_tally(std::span<const float> tally) {
     }
     read.loss = read.samples > 0.0 ? loss / read.samples : 0.0;
     const std::span<const float> end = tally.last(3);
-    if (end[2] > 0.0F)
-        read.held_out = compute::Measure{
-            .loss = static_cast<double>(end[0]) / static_cast<double>(end[2]),
-            .correct = end[1] < 0.0F ? std::nullopt : std::optional(static_cast<std::uint64_t>(end[1])),
-            .targets = static_cast<std::uint64_t>(end[2])};
+    if (const std::optional<std::uint64_t> targets = count_of(end[2]); targets.value_or(0) > 0)
+        read.held_out = compute::Measure{.loss = static_cast<double>(end[0]) / static_cast<double>(end[2]),
+                                         .correct = count_of(end[1]),
+                                         .targets = *targets};
     return read;
 }
 

@@ -50,7 +50,9 @@ struct Tally {
 [[nodiscard]] Tally read_tally(std::span<const float> tally);
 
 // Whose contribution makes this step worthless, by the same rule everywhere: it is not finite, or its norm is far
-// beyond what the others found. Where several members share a slot, the first of them is named.
+// beyond what the others found. Who found nothing says nothing about that; and of two that are far apart nobody knows
+// which is wrong, so that the larger one must be large by itself, too. Where several members share a slot, the first of
+// them is named.
 [[nodiscard]] std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view);
 
 // Whose contributions make it worthless, where it is clear that the fault is theirs: more members contributed something

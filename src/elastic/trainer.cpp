@@ -179,9 +179,13 @@ bool Trainer::evaluation_due(std::uint64_t step) const {
     return step == static_cast<std::uint64_t>(run_.train.steps) || (every > 0 && step % every == 0);
 }
 
-bool Trainer::verification_due(std::uint64_t step) const {
+bool Trainer::verification_due(std::uint64_t step, const cluster::View& view) const {
     const auto every = static_cast<std::uint64_t>(run_.train.verify_every);
-    return step == static_cast<std::uint64_t>(run_.train.steps) || (every > 0 && step > 0 && step % every == 0);
+    const bool newcomer = step > 0 && std::ranges::any_of(view.members, [step](const cluster::MemberInfo& member) {
+                              return member.standing == cluster::Standing::active && member.first_step == step;
+                          });
+    return newcomer || step == static_cast<std::uint64_t>(run_.train.steps) ||
+           (every > 0 && step > 0 && step % every == 0);
 }
 
 const Digest& Trainer::root() {
@@ -250,7 +254,7 @@ Result<void> Trainer::compute(const Task& task, std::span<float> into) {
         given_.norm = digest.norm * static_cast<double>(run_.train.batch) / given_.samples;
         if (!digest.finite_buffers) given_.norm = std::numeric_limits<double>::quiet_NaN();
     }
-    if (verification_due(task.step)) given_.state = told_bits_of(root());
+    if (verification_due(task.step, *task.view)) given_.state = told_bits_of(root());
     CHAOS_TRY(const std::optional<compute::Measure> held_out, evaluate_part(task));
     write_tally(into.last(tally_floats), place_of(*task.view, task.self), given_, held_out);
     return {};

@@ -112,7 +112,8 @@ private:
     [[nodiscard]] bool evaluation_due(std::uint64_t step) const;
     // This member's part of the held-out samples, where an evaluation is due.
     [[nodiscard]] Result<std::optional<compute::Measure>> evaluate_part(const Task& task);
-    [[nodiscard]] bool verification_due(std::uint64_t step) const;
+    // Besides every so many steps: in the first one that a newcomer takes part in, when it contributes nothing yet.
+    [[nodiscard]] bool verification_due(std::uint64_t step, const cluster::View& view) const;
     [[nodiscard]] const Digest& root();
     // Its record becomes the newest of the lineage.
     void commit(const state::StepRecord& record);

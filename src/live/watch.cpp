@@ -51,7 +51,7 @@ void Watch::look() {
     }
 }
 
-// Frames of no transfer (elastic/transfers.h): the other end reads past them, and sees how fast they come.
+// Frames of no transfer (net/transfers.h): the other end reads past them, and sees how fast they come.
 void Watch::probe(const std::shared_ptr<Probe>& probe) {
     static const auto nothing = std::make_shared<const std::vector<std::byte>>(frame_bytes);
     probe_runs_ = links_.linked(probe->peer) && net::Clock::now() < probe->until;

@@ -216,8 +216,8 @@ TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
     clan.expect_sound();
 }
 
-// All that the spoiler holds is wrong, it stays a member until the end, and links are slow enough for a joiner to need
-// every donor: it cannot but pull something wrong.
+// All that the spoiler holds is wrong, it stays a member until the joiner is in, and links are slow enough for a joiner
+// to need every donor: it cannot but pull something wrong.
 TEST(Participant, AWrongShardIsNamedAndPulledElsewhere) {
     Clan clan(slow_model(), 200);
     clan.run.train.verify_every = 0;
@@ -245,6 +245,150 @@ TEST(Participant, AWrongShardIsNamedAndPulledElsewhere) {
     clan.expect_one_line();
     EXPECT_TRUE(joiner.gone_astray.contains(clan.home(1).id())) << clan.log;
     for (const auto& [number, node] : clan.nodes) EXPECT_EQ(node->memory(), joiner.memory()) << "node " << number;
+}
+
+// Its shards and its results fit each other, and nobody else's.
+TEST(Participant, ADonorWithALineageOfItsOwnIsNamedAndKeepsNobodyOut) {
+    Clan clan(slow_model(), 400);
+    clan.run.train.verify_every = 0;
+    clan.options.links.max_send_bytes_per_s = 16 << 20;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    std::atomic<bool> lie = false;
+    Relative* liar = nullptr;
+    toy::ToyModel lying = clan.model;
+    lying.before = [&] {
+        if (!lie.exchange(false)) return;
+        cluster::Name own{};
+        own.fill(0xab);
+        liar->trainer.arrive(liar->trainer.progress().step, own);
+    };
+    liar = &clan.join(1, {0}, lying);
+    ASSERT_TRUE(clan.wait([&] { return liar->trains(); })) << clan.log;
+    const Relative& third = clan.join(2, {0, 1});
+    ASSERT_TRUE(clan.wait([&] { return third.trains(); })) << clan.log;
+    lie = true;
+    ASSERT_TRUE(clan.wait([&] {
+        const auto honest = clan.nodes[0]->lineages.find(liar->steps);
+        return honest != clan.nodes[0]->lineages.end() && honest->second != liar->lineages.at(liar->steps);
+    })) << clan.log;
+    const Relative& joiner = clan.join(3, {0, 1, 2});
+    ASSERT_TRUE(clan.wait([&] { return joiner.trains(); })) << clan.log;
+    EXPECT_NE(joiner.notes.find(cluster::brief(clan.home(1).id()) + " gave "), std::string::npos) << clan.log;
+    const std::uint64_t both = std::min(joiner.steps, clan.nodes[0]->steps);
+    EXPECT_EQ(joiner.lineages.at(both), clan.nodes[0]->lineages.at(both)) << clan.log;
+}
+
+void say(Relative& from, const Home& to, const wire::Work& message) {
+    ASSERT_TRUE(from.participant->member().links().send_work(to.id(), bytes_of(message)));
+}
+
+// Nobody has the next result for them, and nobody ever will.
+TEST(Participant, ShardsOfAStepThatNobodyHasDoneKeepNobodyOut) {
+    Clan clan(slow_model());
+    clan.options.links.max_send_bytes_per_s = 8 << 20;
+    ASSERT_TRUE(clan.gather(3)) << clan.log;
+    Relative& liar = *clan.nodes[1];
+    const Relative& joiner = clan.join(3, {0, 1, 2});
+    const auto asked_last = [&] { return joiner.participant->joiner().progress().shards + 40; };
+    unsigned turns = 0;
+    ASSERT_TRUE(clan.wait([&] {
+        if (joiner.joins > 0 && !joiner.synced_at && ++turns % 20 == 0 && turns < 2000 &&
+            liar.participant->member().links().linked(clan.home(3).id())) {
+            for (unsigned transfer = 1; transfer <= asked_last(); ++transfer) {
+                wire::Work message;
+                wire::ShardAnswer& answer = *message.mutable_shard_answer();
+                answer.set_transfer(transfer);
+                answer.set_applied(liar.steps + 5000);
+                answer.set_lineage(to_wire(cluster::Name{}));
+                say(liar, clan.home(3), message);
+            }
+        }
+        return joiner.trains();
+    })) << clan.log;
+    EXPECT_NE(joiner.notes.find(cluster::brief(clan.home(1).id()) + " gave shards of a step that most donors"),
+              std::string::npos)
+        << clan.log;
+    clan.expect_one_line();
+}
+
+// What newcomers followed after they were synced is compared, too.
+TEST(Participant, StatesAreComparedWhenANewcomerTakesPartForTheFirstTime) {
+    Clan clan(slow_model(), 200);
+    clan.run.train.verify_every = 0;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(3)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return newcomer.trains(); })) << clan.log;
+    ASSERT_TRUE(clan.nodes[0]->roots.contains(*newcomer.first)) << clan.log;
+    EXPECT_EQ(clan.nodes[0]->roots, newcomer.roots) << clan.log;
+    ASSERT_TRUE(clan.all_finish()) << clan.log;
+    clan.expect_sound();
+}
+
+// ---- joiners that want too much
+
+TEST(Participant, AJoinerThatReadsNothingTakesLittleMemory) {
+    Clan clan(large_model(), 1000);
+    clan.options.links.max_send_bytes_per_s = 32 << 20;
+    ASSERT_TRUE(clan.gather(1)) << clan.log;
+    Relative& joiner = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return joiner.participant->joiner().progress().shards > 10; })) << clan.log;
+    Relative& donor = *clan.nodes[0];
+    constexpr unsigned asks = 100;
+    for (unsigned i = 0; i < asks; ++i) {
+        wire::Work message;
+        wire::PartAsk& ask = *message.mutable_part_ask();
+        ask.set_transfer(1'000'000 + i);
+        ask.set_step(donor.steps - 1);
+        ask.set_count(donor.trainer.shards().count());
+        say(joiner, clan.home(0), message);
+        ask.set_step(donor.steps + 1000);
+        for (unsigned far = 0; far < 3; ++far) say(joiner, clan.home(0), message);
+    }
+    const auto load = [&] { return donor.participant->donor().load(); };
+    const std::uint64_t begun = donor.steps;
+    ASSERT_TRUE(clan.wait([&] { return load().wishes > asks / 2 || donor.steps > begun + 5; })) << clan.log;
+    joiner.is_frozen = true;
+    const std::uint64_t frozen = donor.steps;
+    ASSERT_TRUE(clan.wait([&] { return donor.steps > frozen; })) << clan.log;
+    EXPECT_GT(load().wishes, asks / 2) << "whoever reads nothing is given all results that it asks for\n" << clan.log;
+    EXPECT_LT(load().wishes, 2 * asks) << "steps that nobody will do soon are waited for\n" << clan.log;
+    EXPECT_LE(load().bytes_on_their_way, 160U << 20) << clan.log;
+    clan.kill(1);
+    ASSERT_TRUE(clan.wait([&] { return load().wishes == 0 && load().bytes_on_their_way == 0; })) << clan.log;
+}
+
+TEST(Participant, AJoinerThatComesAgainIsNotGivenMorePauses) {
+    Clan clan(large_model(), 1000);
+    clan.options.links.max_send_bytes_per_s = 8 << 20;
+    ASSERT_TRUE(clan.gather(1)) << clan.log;
+    const auto pauses = [&] {
+        const std::string begins = "begins no further step until newcomer " + cluster::brief(clan.home(1).id());
+        unsigned count = 0;
+        for (auto at = clan.nodes[0]->notes.find(begins); at != std::string::npos;
+             at = clan.nodes[0]->notes.find(begins, at + 1))
+            ++count;
+        return count;
+    };
+    wire::Work pause;
+    wire::Work go_on;
+    go_on.mutable_pause_ask();
+    for (unsigned life = 0; life < 2; ++life) {
+        Relative& joiner = clan.join(1, {0});
+        ASSERT_TRUE(clan.wait([&] { return joiner.participant->joiner().progress().shards > 2; })) << clan.log;
+        for (unsigned i = 0; i < 5; ++i) {
+            pause.mutable_pause_ask()->set_milliseconds(1'000'000'000);
+            say(joiner, clan.home(0), pause);
+            say(joiner, clan.home(0), go_on);
+        }
+        ASSERT_TRUE(clan.wait([&] { return pauses() == 3; })) << clan.log;
+        const std::uint64_t steps = clan.nodes[0]->steps;
+        ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->steps > steps + 1; })) << clan.log;
+        clan.kill(1);
+        ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->view->members.size() == 1; })) << clan.log;
+    }
+    EXPECT_EQ(pauses(), 3U) << clan.log;
 }
 
 // ---- away, and back

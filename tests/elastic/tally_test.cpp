@@ -104,5 +104,47 @@ TEST(Tally, WhatIsNoNumberIsNoState) {
     EXPECT_EQ(read_tally(floats).slots[0].state, 0U);
 }
 
+TEST(Tally, WhatCountsNothingIsNoEvaluation) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    constexpr float none = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> floats(tally_floats);
+    const std::span<float> end = std::span(floats).last(3);
+    for (const float targets : {none, infinity, -infinity, 3e38F, -1.0F, 0.5F}) {
+        end[0] = end[1] = end[2] = targets;
+        EXPECT_FALSE(read_tally(floats).held_out) << targets;
+    }
+    for (const float correct : {none, infinity, -infinity, 3e38F, -1.0F}) {
+        end[0] = 8.0F;
+        end[1] = correct;
+        end[2] = 4.0F;
+        const Tally tally = read_tally(floats);
+        ASSERT_TRUE(tally.held_out);
+        EXPECT_FALSE(tally.held_out->correct) << correct;
+        EXPECT_EQ(tally.held_out->targets, 4U);
+        EXPECT_DOUBLE_EQ(tally.held_out->loss, 2.0);
+    }
+}
+
+std::optional<NodeId> culprit_among(const std::vector<double>& norms) {
+    std::vector<Contribution> members;
+    for (const double norm : norms) members.push_back({.samples = 4.0, .loss = 1.0, .norm = norm, .state = 0});
+    return culprit_of(tally_of(members), view_of(norms.size()));
+}
+
+TEST(Tally, WhoFindsHardlyAnythingMakesNobodyACulprit) {
+    EXPECT_FALSE(culprit_among({0.0, 3.0}));
+    EXPECT_FALSE(culprit_among({1e-9, 3.0}));
+    EXPECT_FALSE(culprit_among({3.0, 1e-9}));
+    EXPECT_FALSE(culprit_among({0.0, 0.0, 3.0}));
+    EXPECT_FALSE(culprit_among({0.0, 0.0, 0.0}));
+}
+
+TEST(Tally, WhoIsFarBeyondTheOthersIsTheCulprit) {
+    EXPECT_EQ(culprit_among({3.0, 5.0, 1e5}), node(2));
+    EXPECT_EQ(culprit_among({3.0, 1e5}), node(1));
+    EXPECT_EQ(culprit_among({1e-9, 1e5}), node(1));
+    EXPECT_EQ(culprit_among({3.0, std::numeric_limits<double>::quiet_NaN()}), node(1));
+}
+
 }  // namespace
 }  // namespace chaos::elastic
