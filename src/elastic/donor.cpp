@@ -100,7 +100,7 @@ std::shared_ptr<Donor::Given> Donor::given_to(NodeId node) {
 
 void Donor::received(NodeId from, const wire::ShardAsk& ask) {
     const state::ShardSpan span{.first = ask.first(), .count = ask.count()};
-    if (pause_ && pause_->node == from) pause_->asked_at = Clock::now();
+    if (pause_ && pause_->newcomer == from) pause_->asked_at = Clock::now();
     if (may_ask(from) && shards_.fits(span) && has_room_for_wish_of(from)) {
         shard_wishes_.push_back({.from = from, .transfer = ask.transfer(), .span = span});
         return serve();
@@ -171,7 +171,7 @@ void Donor::received(NodeId from, const wire::PartAsk& ask) {
                         .transfer = ask.transfer(),
                         .step = ask.step(),
                         .span = {.first = ask.first(), .count = ask.count()}};
-    if (pause_ && pause_->node == from) pause_->asked_at = Clock::now();
+    if (pause_ && pause_->newcomer == from) pause_->asked_at = Clock::now();
     const bool near = wish.step < steps_.label().applied + most_steps_ahead;
     if (may_ask(from) && near && shards_.fits(wish.span) && has_room_for_wish_of(from)) {
         if (!give_part(wish)) part_wishes_.push_back(wish);
@@ -304,7 +304,7 @@ void Donor::tell_roots() {
 
 void Donor::received(NodeId from, const wire::PauseAsk& ask) {
     if (ask.milliseconds() == 0) {
-        if (pause_ && pause_->node == from) end_pause();
+        if (pause_ && pause_->newcomer == from) end_pause();
         return;
     }
     const auto now = Clock::now();
@@ -320,7 +320,7 @@ void Donor::received(NodeId from, const wire::PauseAsk& ask) {
     note_("begins no further step until newcomer " + cluster::brief(from) +
           " has the state, which costs less than to send it what is learnt meanwhile; at most " +
           std::to_string((most.count() + 999) / 1000) + " s");
-    pause_ = Pause{.node = from, .until = now + most, .asked_at = now};
+    pause_ = Pause{.newcomer = from, .until = now + most, .asked_at = now};
     steps_.hold_back(true);
     watch_pause();
 }
@@ -343,17 +343,12 @@ void Donor::watch_pause() {
     pause_timer_.async_wait([this, alive = alive_](boost::system::error_code cancelled) {
         if (cancelled || !*alive || !pause_) return;
         const auto now = Clock::now();
-        const auto given = given_.find(pause_->node);
+        const auto given = given_.find(pause_->newcomer);
         const bool on_its_way = given != given_.end() && given->second->shard_bytes + given->second->part_bytes > 0;
-        if (on_its_way || wishes_of(pause_->node) > 0) pause_->asked_at = now;
+        if (on_its_way || wishes_of(pause_->newcomer) > 0) pause_->asked_at = now;
         if (now >= pause_->until || now - pause_->asked_at >= pause_patience) return end_pause();
         watch_pause();
     });
-}
-
-std::optional<Donor::Pause> Donor::pause() const {
-    if (!paused_for_) return std::nullopt;
-    return Pause{.newcomer = *paused_for_, .until = pause_end_.expiry()};
 }
 
 void Donor::end_pause() {
@@ -382,7 +377,7 @@ void Donor::adopted(const cluster::View& view) {
     members_.clear();
     for (const cluster::MemberInfo& member : view.members) members_.push_back(member.id.node);
     look_for_joiners();
-    if (pause_ && (view.find(pause_->node) == nullptr || view.is_active(pause_->node))) end_pause();
+    if (pause_ && (view.find(pause_->newcomer) == nullptr || view.is_active(pause_->newcomer))) end_pause();
     std::vector<NodeId> gone;
     for (const auto& [node, given] : given_)
         if (!is_member(node)) gone.push_back(node);
@@ -391,7 +386,7 @@ void Donor::adopted(const cluster::View& view) {
 }
 
 void Donor::forget(NodeId peer) {
-    if (pause_ && pause_->node == peer) end_pause();
+    if (pause_ && pause_->newcomer == peer) end_pause();
     std::erase_if(shard_wishes_, [&](const ShardWish& wish) { return wish.from == peer; });
     std::erase_if(part_wishes_, [&](const PartWish& wish) { return wish.from == peer; });
     watchers_.erase(peer);

@@ -71,8 +71,9 @@ public:
     struct Pause {
         NodeId newcomer;
         std::chrono::steady_clock::time_point until;
+        std::chrono::steady_clock::time_point asked_at;  // when it last asked, or something was on its way to it
     };
-    [[nodiscard]] std::optional<Pause> pause() const;
+    [[nodiscard]] const std::optional<Pause>& pause() const { return pause_; }
 
 private:
     using Clock = std::chrono::steady_clock;
@@ -103,11 +104,6 @@ private:
         std::uint64_t shard_bytes = 0;
         std::uint64_t part_bytes = 0;
         std::map<std::uint64_t, unsigned> parts;  // by step; each of these results stays in memory
-    };
-    struct Pause {
-        NodeId node;
-        Clock::time_point until;
-        Clock::time_point asked_at;  // when that node last asked for anything, or something was on its way to it
     };
     struct PausesHad {
         unsigned count = 0;

@@ -26,7 +26,7 @@ TEST(Why, AStepSaysWhomItWaitsForAndSinceWhen) {
     EXPECT_EQ(words(For::sums, milliseconds(180'000), {a, a, a, a, b, b}),
               "trains step 12: waits for the contribution of 4711ab01, 4711ab01, 4711ab01, 4711ab01 and 2 more or of "
               "those behind, for 3 min");
-    const elastic::Donor::Pause pause{.newcomer = b, .until = now + milliseconds(20'000)};
+    const elastic::Donor::Pause pause{.newcomer = b, .until = now + milliseconds(20'000), .asked_at = now};
     EXPECT_EQ(words_of({.what = For::pause, .step = 12, .whom = {}, .since = now}, pause, now),
               "begins step 12 when newcomer 93aa0177 has the state, at the latest in 20 s");
     EXPECT_EQ(words_of({.what = For::taking,

@@ -216,7 +216,6 @@ TEST_F(ADivision, TellsTheLongestMessage) {
 
 // Two nodes with a link, the second of them with so much memory.
 Result<Divided> divide_by_two(std::uint64_t memory_bytes) {
-    const infer::Config config = infer::test::divisible_config();
     std::vector<Fact> facts;
     for (std::uint64_t i = 1; i <= 2; ++i) {
         Fact& fact = facts.emplace_back(Fact{.node = {i, 0}, .able = {}});
@@ -267,7 +266,6 @@ TEST(Division, PromptsAreComputedByHalvesWhereverThereIsRoomForThem) {
 
 // Somebody writes for all of them, though not all have a link with it.
 TEST(Division, NotEverybodyHasALinkWithTheChief) {
-    const infer::Config config = infer::test::divisible_config();
     std::vector<Fact> facts;
     constexpr std::uint64_t count = 5;
     for (std::uint64_t i = 0; i < count; ++i) {
