@@ -553,28 +553,27 @@ TEST(Participant, WhatItTrainedOnALineThatLostIsNotGoneOnFrom) {
 
 // ---- checkpoints
 
-TEST(Participant, AnotherTakesOverTheCheckpointsWhenTheirWriterDies) {
+TEST(Participant, AnotherTakesOverTheCheckpointsWhenAWriterDies) {
     Clan clan(slow_model(), 500);
     clan.options.core.found_after = 3 * cluster::second;
     ASSERT_TRUE(clan.gather(3)) << clan.log;
     ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->saved_steps.size() > 1; })) << clan.log;
+    // Two of three write them: one more than half.
     const std::uint64_t last_of_first = clan.nodes[0]->saved_steps.back();
-    EXPECT_TRUE(clan.nodes[1]->saved_steps.empty()) << clan.log;
+    EXPECT_FALSE(clan.nodes[1]->saved_steps.empty()) << clan.log;
     EXPECT_TRUE(clan.nodes[2]->saved_steps.empty()) << clan.log;
     clan.kill(0);
-    ASSERT_TRUE(clan.wait([&] { return clan.nodes[1]->saved_steps.size() > 1; })) << clan.log;
-    EXPECT_GT(clan.nodes[1]->saved_steps.front(), last_of_first) << clan.log;
-    EXPECT_LE(clan.nodes[1]->saved_steps.front(), last_of_first + 20) << clan.log;
-    EXPECT_TRUE(clan.nodes[2]->saved_steps.empty()) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[2]->saved_steps.size() > 1; })) << clan.log;
+    EXPECT_GE(clan.nodes[2]->saved_steps.front(), last_of_first) << clan.log;
+    EXPECT_LE(clan.nodes[2]->saved_steps.front(), last_of_first + 20) << clan.log;
 
     // What it wrote is what all go on from when they were down; the first one's is not needed.
-    const std::uint64_t saved = clan.nodes[1]->saved_steps.back();
+    const std::uint64_t saved = clan.nodes[2]->saved_steps.back();
     ASSERT_LT(clan.most_steps(), 450U) << clan.log;
     for (const unsigned number : {1U, 2U}) clan.kill(number);
     for (const unsigned number : {1U, 2U}) clan.start(number);
-    ASSERT_TRUE(clan.wait([&] { return clan.nodes[2]->trains(); })) << clan.log;
-    EXPECT_GE(clan.nodes[1]->restored_at, saved) << clan.log;
     ASSERT_TRUE(clan.all_finish()) << clan.log;
+    EXPECT_GE(clan.nodes[2]->restored_at, saved) << clan.log;
     clan.expect_one_line();
     clan.expect_sound();
 }
