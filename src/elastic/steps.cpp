@@ -448,18 +448,14 @@ net::BulkReceiver& Steps::receiver_of(const net::BulkHead& head) {
 // ---- memory and plans
 
 Steps::Vector Steps::fresh_vector() {
-    const auto free = std::ranges::find_if(vectors_, [](const Vector& vector) { return vector.use_count() == 1; });
-    if (free == vectors_.end()) return vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
-    const Vector fresh = *free;
-    let_go_of_spare_vectors();
-    return fresh;
-}
-
-// While somebody joins, many results are kept.
-void Steps::let_go_of_spare_vectors() {
+    const auto is_free = [](const Vector& vector) { return vector.use_count() == 1; };
+    const auto found = std::ranges::find_if(vectors_, is_free);
+    const Vector fresh =
+        found != vectors_.end() ? *found : vectors_.emplace_back(std::make_shared<std::vector<float>>(shape_.floats()));
+    // While somebody joins, many results are kept.
     std::size_t spare = 0;
-    std::erase_if(vectors_,
-                  [&](const Vector& vector) { return vector.use_count() == 1 && ++spare > most_spare_vectors; });
+    std::erase_if(vectors_, [&](const Vector& vector) { return is_free(vector) && ++spare > most_spare_vectors; });
+    return fresh;
 }
 
 // Worked out once per view.

@@ -183,7 +183,6 @@ private:
     void give_result(NodeId to, std::uint64_t step, std::uint64_t transfer);
     [[nodiscard]] net::BulkReceiver& receiver_of(const net::BulkHead& head);
     [[nodiscard]] Vector fresh_vector();
-    void let_go_of_spare_vectors();
     [[nodiscard]] SchedulePtr schedule_of(const ViewPtr& view);
     [[nodiscard]] std::vector<NodeId> unconnected() const;
 

@@ -78,7 +78,7 @@ void explain_joiner(const elastic::Joiner& joiner, std::vector<std::string>& det
 std::string words_of(const elastic::StepWait& wait, const std::optional<elastic::Donor::Pause>& pause,
                      Clock::time_point now) {
     using For = elastic::StepWait::For;
-    const std::string step = "step " + std::to_string(wait.step);
+    std::string step = "step " + std::to_string(wait.step);
     const std::string long_for = for_how_long(now - wait.since);
     switch (wait.what) {
         case For::nothing:
