@@ -120,7 +120,7 @@ void Rounds::adopted(const ViewPtr& view) {
 void Rounds::begin_sync() {
     stop_step();
     newest_ = 0;
-    newcomer_.emplace();
+    newcomer_ = Newcomer{};
 }
 
 void Rounds::received_by_newcomer(NodeId from, std::uint64_t step) {
@@ -143,7 +143,7 @@ void Rounds::sync() {
 }
 
 void Rounds::activated(std::uint64_t first_step) {
-    if (!newcomer_) newcomer_.emplace();
+    if (!newcomer_) newcomer_ = Newcomer{};
     newcomer_->first_step = first_step;
     follow();
 }
