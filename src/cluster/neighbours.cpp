@@ -61,8 +61,12 @@ void Member::State::lose_link(NodeId peer, Reason reason) {
     ask_for(std::move(request));
 }
 
-// The link stands again before the view changed: what was said about it is withdrawn.
-void Member::State::regain_link(NodeId peer) {
+// The link stands again before the view changed: what was said about it is withdrawn. Not if the other end has gone
+// over to another line meanwhile, as those do who were cut off from everybody: it takes no part in this one any more.
+void Member::State::regain_link(NodeId peer, const Connection& connection) {
+    const MemberInfo* known = tip().find(peer);
+    if (known == nullptr || known->id != connection.member || !line.contains(connection.view, connection.epoch)) return;
+    if (tip().find(link_between(self(), peer)) == nullptr || !tip().has(identity.member)) return;
     Request request;
     request.kind = RequestKind::link_down;
     request.link = link_between(self(), peer);
@@ -115,11 +119,10 @@ void Member::State::on_hello(NodeId from, const Hello& hello) {
     connection.needed_at = now;
     if (!line.empty()) {
         const MemberInfo* known = tip().find(from);
-        const bool linked = tip().find(link_between(self(), from)) != nullptr && tip().has(identity.member);
         if (known != nullptr && known->id.incarnation < hello.member.incarnation) {
             lose_link(from, Reason::closed);  // a new life of a member: the old one is dead
-        } else if (known != nullptr && known->id == hello.member && linked) {
-            regain_link(from);
+        } else {
+            regain_link(from, connection);
         }
         if (gone || !connections.contains(from)) return;
     }
@@ -145,6 +148,7 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
     }
     learn_stable();
     if (!connection.greeted) return greet(from, connection);  // its Hello was lost; ours makes it say it again
+    if (!line.empty()) regain_link(from, connection);
     if (beat.view != Name{}) compare_lines(from, beat.view, beat.epoch);
 }
 

@@ -24,7 +24,8 @@ std::vector<LinkId> Member::State::down_links() const {
 void Member::State::consider_proposing() {
     if (line.empty() || proposal || !votes()) return;
     if (propose_at != never) {
-        if (awaits_seniors) propose_at = std::min(propose_at, turn());
+        if (awaits_seniors || (awaited_proposer && !reaches(*awaited_proposer)))
+            propose_at = std::min(propose_at, turn());
         return;
     }
     bool needed = stopped || may_found();
@@ -36,6 +37,13 @@ void Member::State::consider_proposing() {
     if (!needed) return;
     propose_at = turn();
     awaits_seniors = true;
+    awaited_proposer.reset();
+}
+
+// By links of the view that nobody said are down.
+bool Member::State::reaches(NodeId node) const {
+    const std::vector<LinkId> down = down_links();
+    return std::ranges::binary_search(reachable_from(tip(), self(), down), node);
 }
 
 Nanoseconds Member::State::turn() const {
@@ -55,12 +63,14 @@ Nanoseconds Member::State::turn() const {
     return role == Role::returning ? at + 2 * options.detect : at;
 }
 
-// Another proposer is given time first.
-void Member::State::propose_after(Nanoseconds wait) {
+// Another proposer is given time first. Where it is cut off meanwhile, no longer; but what comes from one whom no link
+// of the view reaches came all the same, and two who do not give each other time never end.
+void Member::State::propose_after(Nanoseconds wait, std::optional<NodeId> proposer) {
     // Where only we were told to do without a quorum, the others ask for one again and again: our turn comes all the
     // same.
     propose_at = forced() ? std::min(propose_at, now + wait) : now + wait;
     awaits_seniors = false;
+    awaited_proposer = proposer && reaches(*proposer) ? proposer : std::nullopt;
 }
 
 std::vector<NodeId> Member::State::patient() const {
@@ -170,7 +180,7 @@ void Member::State::repeat_proposal() {
 
 void Member::State::drop_proposal(Nanoseconds retry_after) {
     proposal.reset();
-    propose_after(retry_after);
+    propose_after(retry_after, {});
 }
 
 void Member::State::on_promise(const Promise& promise) {

@@ -130,10 +130,10 @@ void Member::State::ask_for(Request request) {
     if (!fresh && now < entry->second.resend_at) return;
     entry->second.request = request;
     const std::uint32_t attempt = ++entry->second.attempt;
+    ++requests_made;
     // Repeats come ever later: what is not decided for long is not helped by shouting.
     entry->second.resend_at = now + options.resend * std::min<std::uint32_t>(attempt, 8) + spread();
-    const MessagePtr message = make_signed(std::move(request), identity.member, attempt, signer);
-    on_flooded(self(), message);
+    on_flooded(self(), make_signed(std::move(request), identity.member, requests_made, signer));
 }
 
 void Member::State::repeat_own() {

@@ -165,7 +165,8 @@ struct Member::State {
     Acceptor acceptor;
     std::optional<Proposal> proposal;
     bool round_zero_used = false;
-    bool awaits_seniors = false;  // propose_at is when those who stand longer have had their turn
+    bool awaits_seniors = false;             // propose_at is when those who stand longer have had their turn
+    std::optional<NodeId> awaited_proposer;  // propose_at is when this one has had the time to finish
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
     Nanoseconds without_quorum_since = never;
@@ -174,6 +175,7 @@ struct Member::State {
     std::string founding_waits;          // for whom, in words
     Pending pending;
     std::map<RequestKey, Own> own;
+    std::uint32_t requests_made = 0;  // none has the bytes of an earlier one, which nobody would pass on
     std::map<RequestKey, Nanoseconds> pending_since;
     std::map<std::pair<Name, NodeId>, MessagePtr> votes_seen;  // Accepted messages on what follows the tip
     std::map<NodeId, MessagePtr> accepts_seen;                 // the youngest Accept of each proposer, likewise
@@ -214,7 +216,7 @@ struct Member::State {
     void on_dial_failed(NodeId peer);
     void drop(NodeId peer, const std::string& reason);
     void lose_link(NodeId peer, Reason reason);
-    void regain_link(NodeId peer);
+    void regain_link(NodeId peer, const Connection& connection);
     void on_hello(NodeId from, const Hello& hello);
     void on_heartbeat(NodeId from, const Heartbeat& beat);
     void learn_stable();
@@ -296,7 +298,8 @@ struct Member::State {
 
     // ---- proposing.cpp
     void consider_proposing();
-    void propose_after(Nanoseconds wait);
+    void propose_after(Nanoseconds wait, std::optional<NodeId> proposer);
+    [[nodiscard]] bool reaches(NodeId node) const;
     [[nodiscard]] Nanoseconds turn() const;
     void propose();
     [[nodiscard]] bool may_found() const;

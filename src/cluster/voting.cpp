@@ -117,7 +117,8 @@ bool Member::State::on_prepare(NodeId from, const MessagePtr& message) {
         return true;
     }
     if (proposal && proposal->ballot < prepare.ballot) proposal.reset();
-    if (prepare.stamp.author != identity.member) propose_after(4 * spread() + 2 * options.detect);
+    if (prepare.stamp.author != identity.member)
+        propose_after(4 * spread() + 2 * options.detect, prepare.ballot.proposer);
     if (acceptor.promised != prepare.ballot) {
         acceptor.promised = prepare.ballot;
         persist();
@@ -190,7 +191,8 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     }
     voted = *next;
     if (proposal && proposal->ballot < accept.ballot) proposal.reset();
-    if (accept.stamp.author != identity.member) propose_after(4 * spread() + 2 * options.detect);
+    if (accept.stamp.author != identity.member)
+        propose_after(4 * spread() + 2 * options.detect, accept.ballot.proposer);
     acceptor.promised = std::max(acceptor.promised, accept.ballot);
     // A fork is another line: it does not take the place of a vote in this one.
     if (delta.fork == Fork::none) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};

@@ -85,6 +85,31 @@ TEST(Member, TheLongestStandingMemberIsNotWaitedForOnceAllItsLinksAreKnownToBeDo
     EXPECT_LT(village.now - before, 20 * village.delay) << village.story();
 }
 
+TEST(Member, TheOthersDoNotWaitForOneWhoseConnectionsAllBreakAndComeBack) {
+    for (const unsigned who : {0U, 1U, 4U}) {
+        for (unsigned phase = 0; phase < 16; ++phase) {
+            const Nanoseconds stagger = phase % 4 * 3 * millisecond;
+            Village village;
+            populate(village, 5);
+            village.pass(phase * 17 * millisecond);
+            std::vector<unsigned> others{0, 1, 2, 3, 4};
+            std::erase(others, who);
+            for (const unsigned other : others) {
+                village.sever(who, other);
+                village.pass(stagger);
+            }
+            const std::uint64_t reached = village.member(others[0]).applied();
+            const Nanoseconds before = village.now;
+            // Its own line, if it has begun one, ends where the two meet.
+            ASSERT_TRUE(village.until([&] { return village.advanced(others, reached + 2); })) << village.story();
+            EXPECT_LT(village.now - before, village.options.detect + 4 * village.delay + 2 * village.step_time)
+                << "house " << who << ", phase " << phase << "\n"
+                << village.story();
+            ASSERT_TRUE(trains(village, {0, 1, 2, 3, 4})) << village.story();
+        }
+    }
+}
+
 TEST(Member, AFrozenMemberIsThrownOutAndComesBack) {
     Village village;
     populate(village, 4);

@@ -173,6 +173,12 @@ public:
             }
         }
     }
+    // The connection breaks; nothing keeps the two from making another.
+    void sever(unsigned one, unsigned other) {
+        if (links.erase(link_between(node(one), node(other))) == 0) return;
+        put(now + delay, node(one), LinkClosed{node(other)});
+        put(now + delay, node(other), LinkClosed{node(one)});
+    }
     void restart(unsigned number, bool disk_kept) {
         House& back = house(number);
         if (!disk_kept) return add(number);
