@@ -84,7 +84,8 @@ Result<void> ToyLearner::compute(const Task& task, std::span<float> into) {
     return {};
 }
 
-cluster::Name ToyLearner::apply(std::uint64_t step, const cluster::View&, std::span<const float> result) {
+cluster::Name ToyLearner::apply(std::uint64_t step, const cluster::View&, std::span<const float> result,
+                                const state::ResultDigest&) {
     const auto sums = sums_of(step, 0, cluster_.batch);
     std::uint64_t differing = 0;
     for (std::size_t i = 0; i < result.size(); ++i) differing += result[i] != sums[i % values] ? 1 : 0;

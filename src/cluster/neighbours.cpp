@@ -61,16 +61,22 @@ void Member::State::lose_link(NodeId peer, Reason reason) {
     ask_for(std::move(request));
 }
 
+RequestKey Member::State::down_request(NodeId peer) const {
+    return {
+        .kind = RequestKind::link_down, .subject = {}, .link = link_between(self(), peer), .name = {}, .author = {}};
+}
+
 // The link stands again before the view changed: what was said about it is withdrawn. Not if the other end has gone
 // over to another line meanwhile, as those do who were cut off from everybody: it takes no part in this one any more.
 void Member::State::regain_link(NodeId peer, const Connection& connection) {
+    const RequestKey said = down_request(peer);
+    if (!own.contains(said) && !pending.contains(said)) return;
     const MemberInfo* known = tip().find(peer);
     if (known == nullptr || known->id != connection.member || !line.contains(connection.view, connection.epoch)) return;
-    if (tip().find(link_between(self(), peer)) == nullptr || !tip().has(identity.member)) return;
+    if (tip().find(said.link) == nullptr || !tip().has(identity.member)) return;
+    own.erase(said);
     Request request;
-    request.kind = RequestKind::link_down;
-    request.link = link_between(self(), peer);
-    if (own.erase(key_of(request)) == 0 && !pending.contains(key_of(request))) return;
+    request.link = said.link;
     request.kind = RequestKind::link_up;
     on_flooded(self(),
                make_signed(std::move(request), identity.member, static_cast<std::uint32_t>(now / millisecond), signer));
@@ -148,7 +154,8 @@ void Member::State::on_heartbeat(NodeId from, const Heartbeat& beat) {
     }
     learn_stable();
     if (!connection.greeted) return greet(from, connection);  // its Hello was lost; ours makes it say it again
-    if (!line.empty()) regain_link(from, connection);
+    // What the other end says of the link is for itself to withdraw: it may not hear us.
+    if (!line.empty() && own.contains(down_request(from))) regain_link(from, connection);
     if (beat.view != Name{}) compare_lines(from, beat.view, beat.epoch);
 }
 

@@ -217,6 +217,7 @@ struct Member::State {
     void drop(NodeId peer, const std::string& reason);
     void lose_link(NodeId peer, Reason reason);
     void regain_link(NodeId peer, const Connection& connection);
+    [[nodiscard]] RequestKey down_request(NodeId peer) const;  // the key of what says that a link of ours is down
     void on_hello(NodeId from, const Hello& hello);
     void on_heartbeat(NodeId from, const Heartbeat& beat);
     void learn_stable();

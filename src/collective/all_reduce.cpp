@@ -300,6 +300,23 @@ void AllReduce::reduce_piece(std::uint32_t tree, std::uint32_t chunk, std::uint6
     left_out(total, residual, residual);
 }
 
+std::vector<Range> AllReduce::known() const {
+    std::vector<Range> chunks;
+    for (std::uint32_t tree = 0; tree < trees_.size(); ++tree)
+        for (std::uint32_t chunk = 0; chunk < schedule_->branches[tree].chunks; ++chunk)
+            if (trees_[tree].progress[chunk] == Progress::known) chunks.push_back(schedule_->floats_of(tree, chunk));
+    std::ranges::sort(chunks, {}, &Range::first);
+    std::vector<Range> ranges;
+    for (const Range& chunk : chunks) {
+        if (!ranges.empty() && ranges.back().first + ranges.back().count == chunk.first) {
+            ranges.back().count += chunk.count;
+        } else {
+            ranges.push_back(chunk);
+        }
+    }
+    return ranges;
+}
+
 void AllReduce::know(std::uint32_t tree, std::uint32_t chunk) {
     const Branch& branch = schedule_->branches[tree];
     const std::span<std::byte> bytes = result_place(tree, chunk);

@@ -73,6 +73,8 @@ public:
         std::vector<NodeId> results;
     };
     [[nodiscard]] Awaited awaited() const;
+    // Where the output is the result already and stays so, in ascending order.
+    [[nodiscard]] std::vector<Range> known() const;
 
     // There is no way to this peer any more. Ends the exchange if something is still to come from it.
     void peer_lost(NodeId peer);

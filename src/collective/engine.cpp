@@ -56,6 +56,11 @@ AllReduce::Awaited Engine::awaited(ExchangeId id) const {
     return entry == nullptr ? AllReduce::Awaited{} : entry->exchange.awaited();
 }
 
+std::vector<Range> Engine::known(ExchangeId id) const {
+    const EntryPtr entry = find(id);
+    return entry == nullptr ? std::vector<Range>() : entry->exchange.known();
+}
+
 void Engine::peer_lost(NodeId peer) {
     lost_.insert(peer);
     waiting_.erase(peer);

@@ -47,6 +47,8 @@ public:
 
     // Of whom an exchange waits for something; of nobody where it does not run.
     [[nodiscard]] AllReduce::Awaited awaited(ExchangeId id) const;
+    // What is known of its result; of one that does not run, nothing.
+    [[nodiscard]] std::vector<Range> known(ExchangeId id) const;
 
     // There is no way to a peer: what needs it is interrupted, now and when it begins, until there is one again.
     void peer_lost(NodeId peer);

@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 #include "cluster/view.h"
+#include "state/update.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,9 +35,9 @@ public:
     // computes the same gets the same bits), and brings what else R(step) says of this member up to date. Called at
     // least once per view under which a step is done, even without samples. An error: this node cannot go on.
     [[nodiscard]] virtual Result<void> compute(const Task& task, std::span<float> into) = 0;
-    // Applies R(step), which came about under `view`. The lineage of the state then.
+    // Applies R(step), which came about under `view`, and whose digest this is. The lineage of the state then.
     [[nodiscard]] virtual cluster::Name apply(std::uint64_t step, const cluster::View& view,
-                                              std::span<const float> result) = 0;
+                                              std::span<const float> result, const state::ResultDigest& digest) = 0;
 };
 
 }  // namespace chaos::elastic

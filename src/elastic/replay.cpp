@@ -83,12 +83,13 @@ public:
         const std::string step = "step " + std::to_string(record.step) + " under " + cluster::label_of(*view_);
         CHAOS_CHECK(contribute(record.step));
         collective::sum_in_order(order_, parts_, result_);
-        if (state::digest_result(result_, result_.size()).hash != record.result_hash) {
+        const state::ResultDigest digest = state::digest_result(result_, shape_.gradient);
+        if (digest.hash != record.result_hash) {
             const bool sick = chain_.skipped.contains({record.step, record.view});
             return std::optional(step + " gives another result than the journal's" +
                                  (sick ? "; its update was skipped, and what was sick in it cannot be computed" : ""));
         }
-        if (learner_.apply(record.step, *view_, result_) != applied.lineage)
+        if (learner_.apply(record.step, *view_, result_, digest) != applied.lineage)
             return std::optional(step + " gives the same result, but leads to another lineage than the journal's");
         return std::optional<std::string>();
     }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::chrono::milliseconds second_hand_pause{20};  // until a neighbour may have it
 constexpr std::chrono::seconds transfer_patience{3};        // without a byte; then another holder is asked
+constexpr std::uint64_t read_at_once_bytes = 2U << 20;      // of a result that is still on its way
 constexpr std::size_t most_spare_vectors = 2;               // that stay in memory although nobody needs them now
 
 bool same(const std::string& bytes, const cluster::Name& name) {
@@ -201,6 +202,7 @@ void Steps::compute(std::vector<SampleRange> more) {
             held_.view = job->task.view->name;
             if (order_ && order_->output != nullptr && order_->view == job->task.view)
                 engine_.ready({.epoch = order_->view->epoch, .step = order_->step}, order_->schedule->parts());
+            read_ahead();
         }));
     // What others send is taken meanwhile, and what is computed is sent.
     if (unconnected().empty()) begin_exchange(0);
@@ -224,6 +226,7 @@ std::function<void(std::size_t)> Steps::teller_of_ready_parts() {
 
 void Steps::begin_exchange(std::optional<std::size_t> parts_ready) {
     order_->output = fresh_vector();
+    order_->digester = std::make_shared<state::ResultDigester>(*order_->output, shape_.gradient);
     const auto owner = std::make_shared<std::pair<Vector, Vector>>(held_.gradient, order_->output);
     const auto begun = engine_.begin(
         {.epoch = order_->view->epoch, .step = order_->step}, order_->schedule,
@@ -243,7 +246,20 @@ void Steps::ended(collective::ExchangeId id, const collective::Outcome& outcome)
             .lineage = lineage_,
             .floats = order_->output,
             .encoded = result.bytes,
-            .encoded_owner = result.owner});
+            .encoded_owner = result.owner,
+            .digester = order_->digester});
+}
+
+// While the rest of the result is on its way, and the compute thread would wait for it.
+void Steps::read_ahead() {
+    if (!order_ || order_->output == nullptr || order_->unread_bytes < read_at_once_bytes || thread_.busy()) return;
+    order_->unread_bytes = 0;
+    const auto known = engine_.known({.epoch = order_->view->epoch, .step = order_->step});
+    thread_.compute(
+        [known, digester = order_->digester, output = order_->output] {
+            for (const collective::Range& range : known) digester->read(range.first, range.first + range.count);
+        },
+        [] {});
 }
 
 void Steps::commit(Kept result) {
@@ -257,18 +273,23 @@ void Steps::commit(Kept result) {
 
 void Steps::apply() {
     const auto job = std::make_shared<std::pair<Kept, cluster::Name>>(*kept_, cluster::Name{});
-    thread_.change([this, job] { job->second = learner_.apply(job->first.step, *job->first.view, *job->first.floats); },
-                   unless_replaced([this, job] {
-                       kept_->applied = true;
-                       lineage_ = job->second;
-                       const Kept& kept = job->first;
-                       callbacks_.applied({.step = kept.step,
-                                           .view = kept.view,
-                                           .before = kept.lineage,
-                                           .lineage = lineage_,
-                                           .taken = kept.taken,
-                                           .result = kept.floats});
-                   }));
+    kept_->digester.reset();
+    thread_.change(
+        [this, job] {
+            const Kept& kept = job->first;
+            job->second = learner_.apply(kept.step, *kept.view, *kept.floats, kept.digester->finish());
+        },
+        unless_replaced([this, job] {
+            kept_->applied = true;
+            lineage_ = job->second;
+            const Kept& kept = job->first;
+            callbacks_.applied({.step = kept.step,
+                                .view = kept.view,
+                                .before = kept.lineage,
+                                .lineage = lineage_,
+                                .taken = kept.taken,
+                                .result = kept.floats});
+        }));
 }
 
 // After a computation: `then`, unless it goes on from elsewhere by then.
@@ -363,6 +384,7 @@ void Steps::taken() {
             .floats = floats,
             .encoded = encoded,
             .encoded_owner = taking_->bytes->bytes,
+            .digester = std::make_shared<state::ResultDigester>(*floats, shape_.gradient),
             .taken = true});
 }
 
@@ -434,6 +456,9 @@ net::BulkReceiver::Place Steps::place_for(NodeId from, const net::BulkHead& head
 
 void Steps::arrived(NodeId from, const net::BulkHead& head) {
     receiver_of(head).arrived(from, head);
+    if (head.kind != net::BulkKind::gradients || !order_) return;
+    order_->unread_bytes += head.bytes;
+    read_ahead();
 }
 
 void Steps::dropped(NodeId from, const net::BulkHead& head) {

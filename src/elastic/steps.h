@@ -5,6 +5,8 @@
 //                │     (compute thread)   bucket, bucket, ...      │                       (compute thread)
 //                └──► all-reduce (loop): each bucket when it is computed
 //
+// What arrives of R(s) is digested while the rest is on its way, whenever the compute thread has nothing else to do.
+//
 // A step is committed when its result R(s) is here: from then on it cannot turn out otherwise, and the cluster is told.
 // Applying it is a computation like any other, done before the next.
 //
@@ -122,6 +124,7 @@ public:
 private:
     using Vector = std::shared_ptr<std::vector<float>>;
     using SchedulePtr = std::shared_ptr<const collective::Schedule>;
+    using DigesterPtr = std::shared_ptr<state::ResultDigester>;
 
     struct Order {  // the step that is to be done
         std::uint64_t step = 0;
@@ -129,6 +132,8 @@ private:
         SchedulePtr schedule;
         std::vector<SampleRange> share;
         Vector output;  // of its all-reduce, once that has begun
+        DigesterPtr digester{};
+        std::uint64_t unread_bytes = 0;  // that arrived since it was last read from
     };
     struct Held {  // g(s)
         std::uint64_t step = 0;
@@ -143,6 +148,7 @@ private:
         Vector floats;
         std::span<const std::byte> encoded;
         std::shared_ptr<const void> encoded_owner;
+        DigesterPtr digester;  // has read some of it; the compute thread's, once it was made
         bool taken = false;
         bool applied = false;
     };
@@ -168,6 +174,7 @@ private:
     void compute(std::vector<SampleRange> more);
     void begin_exchange(std::optional<std::size_t> parts_ready);
     [[nodiscard]] std::function<void(std::size_t)> teller_of_ready_parts();
+    void read_ahead();
     void apply();
     [[nodiscard]] std::function<void()> unless_replaced(std::function<void()> then);
     void ended(collective::ExchangeId id, const collective::Outcome& outcome);

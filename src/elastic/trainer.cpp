@@ -260,7 +260,8 @@ Result<void> Trainer::compute(const Task& task, std::span<float> into) {
     return {};
 }
 
-cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std::span<const float> result) {
+cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
+                             const state::ResultDigest& digest) {
     CHAOS_ASSERT(result.size() == result_shape().floats() && step >= progress_.step);
     const Tally tally = read_tally(result.last(tally_floats));
     outcome_ = {.record = {}, .skipped = false, .culprit = std::nullopt, .held_out = tally.held_out};
@@ -272,8 +273,6 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
     if (is_over(step)) return progress_.lineage;
     CHAOS_ASSERT(step == progress_.step);
 
-    const std::size_t parameters = engine_->manifest().parameter_elements();
-    const state::ResultDigest digest = state::digest_result(result, parameters);
     record.pass = progress_.pass;
     record.index = progress_.index;
     record.samples = static_cast<std::uint64_t>(run_.train.batch);

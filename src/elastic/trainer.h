@@ -76,8 +76,8 @@ public:
     // After the run's last step there is one more in which nothing is computed: that it completes tells everybody that
     // all have applied the last one.
     [[nodiscard]] Result<void> compute(const Task& task, std::span<float> into) override;
-    [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view,
-                                      std::span<const float> result) override;
+    [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
+                                      const state::ResultDigest& digest) override;
     // That last step, and what would come after it.
     [[nodiscard]] bool is_over(std::uint64_t step) const {
         return step >= static_cast<std::uint64_t>(run_.train.steps);

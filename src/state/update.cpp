@@ -162,36 +162,56 @@ void apply_update(const run::Optimizer& optimizer, const Manifest& manifest, con
 }
 
 ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements) {
-    const auto blocks = static_cast<std::int64_t>((result.size() + block_floats - 1) / block_floats);
-    std::vector<double> sums(static_cast<std::size_t>(blocks));
-    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(blocks));
+    return ResultDigester(result, parameter_elements).finish();
+}
+
+ResultDigester::ResultDigester(std::span<const float> result, std::uint64_t parameter_elements)
+    : result_(result),
+      parameter_elements_(parameter_elements),
+      blocks_((result.size() + block_floats - 1) / block_floats) {}
+
+ResultDigester::Block ResultDigester::of(std::span<const float> values, std::uint64_t in_gradient) const {
+    // Sixteen running sums, always: lanes of a vector or not, the order is the same.
+    std::array<double, 16> lanes{};
+    std::uint64_t i = 0;
+    for (; i + lanes.size() <= in_gradient; i += lanes.size())
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            const auto value = static_cast<double>(values[i + lane]);
+            lanes[lane] += value * value;
+        }
+    Block block{.read = true, .sum = 0.0, .hash = xxh3(std::as_bytes(values))};
+    for (const double lane : lanes) block.sum += lane;
+    for (; i < in_gradient; ++i) block.sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    return block;
+}
+
+void ResultDigester::read(std::uint64_t begin, std::uint64_t end) {
+    const auto first = static_cast<std::int64_t>((begin + block_floats - 1) / block_floats);
+    const auto last = static_cast<std::int64_t>(end == result_.size() ? blocks_.size() : end / block_floats);
 #pragma omp parallel for schedule(static)
-    for (std::int64_t b = 0; b < blocks; ++b) {
-        const auto index = static_cast<std::size_t>(b);
-        const std::uint64_t begin = index * block_floats;
-        const std::span<const float> block =
-            result.subspan(begin, std::min<std::uint64_t>(block_floats, result.size() - begin));
-        const std::uint64_t in_gradient =
-            std::min<std::uint64_t>(block.size(), parameter_elements > begin ? parameter_elements - begin : 0);
-        // Sixteen running sums, always: lanes of a vector or not, the order is the same.
-        std::array<double, 16> lanes{};
-        std::uint64_t i = 0;
-        for (; i + lanes.size() <= in_gradient; i += lanes.size())
-            for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                const auto value = static_cast<double>(block[i + lane]);
-                lanes[lane] += value * value;
-            }
-        double sum = 0.0;
-        for (const double lane : lanes) sum += lane;
-        for (; i < in_gradient; ++i) sum += static_cast<double>(block[i]) * static_cast<double>(block[i]);
-        sums[index] = sum;
-        hashes[index] = xxh3(std::as_bytes(block));
+    for (std::int64_t b = first; b < last; ++b) {
+        Block& block = blocks_[static_cast<std::size_t>(b)];
+        if (block.read) continue;
+        const std::uint64_t at = static_cast<std::uint64_t>(b) * block_floats;
+        const std::span<const float> values =
+            result_.subspan(at, std::min<std::uint64_t>(block_floats, result_.size() - at));
+        block =
+            of(values, std::min<std::uint64_t>(values.size(), parameter_elements_ > at ? parameter_elements_ - at : 0));
     }
+}
+
+ResultDigest ResultDigester::finish() {
+    read(0, result_.size());
     ResultDigest digest;
-    for (const float buffer : result.subspan(parameter_elements))
+    for (const float buffer : result_.subspan(parameter_elements_))
         digest.finite_buffers = digest.finite_buffers && std::isfinite(buffer);
     double total = 0.0;
-    for (const double sum : sums) total += sum;
+    std::vector<std::uint64_t> hashes;
+    hashes.reserve(blocks_.size());
+    for (const Block& block : blocks_) {
+        total += block.sum;
+        hashes.push_back(block.hash);
+    }
     digest.norm = std::sqrt(total);
     digest.hash = xxh3(std::as_bytes(std::span(hashes)));
     return digest;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace chaos::state {
 
@@ -49,5 +50,28 @@ struct ResultDigest {
     std::uint64_t hash = 0;
 };
 [[nodiscard]] ResultDigest digest_result(std::span<const float> result, std::uint64_t parameter_elements);
+
+// The same for a result that comes about piece by piece: what is there is read while the rest is on its way.
+class ResultDigester {
+public:
+    // The result stays where it is.
+    ResultDigester(std::span<const float> result, std::uint64_t parameter_elements);
+    // Values [begin, end) are there, and stay as they are. Blocks that are not whole in it are left for later.
+    void read(std::uint64_t begin, std::uint64_t end);
+    // All values are there.
+    [[nodiscard]] ResultDigest finish();
+
+private:
+    struct Block {
+        bool read = false;
+        double sum = 0.0;
+        std::uint64_t hash = 0;
+    };
+    [[nodiscard]] Block of(std::span<const float> values, std::uint64_t in_gradient) const;
+
+    std::span<const float> result_;
+    std::uint64_t parameter_elements_;
+    std::vector<Block> blocks_;
+};
 
 }  // namespace chaos::state

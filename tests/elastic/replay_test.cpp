@@ -39,7 +39,8 @@ public:
         into[0] = static_cast<float>(task.self.low * task.view->epoch);  // what is said even without samples
         return {};
     }
-    cluster::Name apply(std::uint64_t step, const cluster::View& view, std::span<const float> result) override {
+    cluster::Name apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
+                        const state::ResultDigest& digest) override {
         for (std::size_t i = 0; i < result.size(); ++i)
             parameters[i] += 0.01F * result[i] / static_cast<float>(view.batch);
         record = {};
@@ -47,7 +48,6 @@ public:
         record.view = view.name;
         record.index = step * view.batch;
         record.samples = view.batch;
-        const state::ResultDigest digest = state::digest_result(result, result.size());
         record.norm = digest.norm;
         record.result_hash = digest.hash;
         lineage = state::extend_lineage(lineage, record);
@@ -169,7 +169,9 @@ private:
         for (auto& [number, trainee] : trainees) {
             const auto& outcome = network.at(test::node(number)).outcomes.at({view->epoch, applied});
             ASSERT_TRUE(std::holds_alternative<collective::Complete>(outcome));
-            const cluster::Name lineage = trainee.learner.apply(applied, *view, holders[number]->output);
+            const std::vector<float>& result = holders[number]->output;
+            const cluster::Name lineage =
+                trainee.learner.apply(applied, *view, result, state::digest_result(result, result.size()));
             trainee.say(Applied{
                 .record = trainee.learner.record, .lineage = lineage, .how = How::exchanged, .samples_lost = 0});
         }

@@ -31,7 +31,8 @@ public:
         ++done;
         return {};
     }
-    cluster::Name apply(std::uint64_t step, const cluster::View&, std::span<const float> result) override {
+    cluster::Name apply(std::uint64_t step, const cluster::View&, std::span<const float> result,
+                        const state::ResultDigest&) override {
         for (const float value : result) wrong += value != batch ? 1 : 0;
         return cluster::Name{static_cast<std::uint8_t>(step + 1)};
     }

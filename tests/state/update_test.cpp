@@ -152,6 +152,28 @@ TEST(Update, DigestCountsTheGradientOnlyButHashesAll) {
     EXPECT_DOUBLE_EQ(digest_result(result, 99990).norm, 5.0);
 }
 
+TEST(Update, AResultReadPieceByPieceHasTheSameDigest) {
+    std::vector<float> whole(100'003);
+    for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = random_unit(random_bits(seed, 1, i)) - 0.5F;
+    const ResultDigest expected = digest_result(whole, 99'990);
+    for (const std::size_t piece : {1U, 5'000U, 16'384U, 40'000U, 100'003U}) {
+        std::vector<float> arriving(whole.size(), std::nanf(""));
+        ResultDigester digester(arriving, 99'990);
+        // From the back, as gradients come about.
+        for (std::size_t end = whole.size(); end > 0;) {
+            const std::size_t begin = end > piece ? end - piece : 0;
+            std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(begin), end - begin,
+                        arriving.begin() + static_cast<std::ptrdiff_t>(begin));
+            if (piece > 1) digester.read(begin, end);
+            end = begin;
+        }
+        const ResultDigest digest = digester.finish();
+        EXPECT_EQ(digest.hash, expected.hash) << piece;
+        EXPECT_EQ(digest.norm, expected.norm) << piece;
+        EXPECT_TRUE(digest.finite_buffers);
+    }
+}
+
 TEST(Update, DigestShowsWhatIsNotFinite) {
     std::vector<float> result(1000, 1.0F);
     result[500] = std::nanf("");
