@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <vector>
 
 using namespace chaos;
 using namespace chaos::bench;
@@ -63,14 +64,13 @@ int main(int argc, char** argv) {
                 report->eldest_hurt);
     std::printf("The longest pause was %s of what I3 says, and %s of that with what a shared machine may add.\n",
                 fixed(report->longest_pause_over_i3, 2).c_str(), fixed(report->longest_pause_over_bound, 2).c_str());
-    std::printf("%s\n", json_line("soak", load,
-                                  {{"longest_pause_over_bound", report->longest_pause_over_bound},
+    std::vector<Figure> figures = {{"longest_pause_over_bound", report->longest_pause_over_bound},
                                    {"longest_pause_over_i3", report->longest_pause_over_i3},
                                    {"eldest_hurt", static_cast<double>(report->eldest_hurt)},
-                                   {"memory_growth", report->memory_growth},
                                    {"descriptors_growth", static_cast<double>(report->descriptors_growth)},
-                                   {"steps", static_cast<double>(report->steps)}})
-                            .c_str());
+                                   {"steps", static_cast<double>(report->steps)}};
+    if (report->memory_growth) figures.push_back({"memory_growth", *report->memory_growth});
+    std::printf("%s\n", json_line("soak", load, figures).c_str());
     std::filesystem::remove_all(options.folder);
     return 0;
 }

@@ -461,7 +461,7 @@ Result<void> Soak::measure_memory(const std::string& name) {
         return {};
     }
     const double growth = static_cast<double>(bytes) / static_cast<double>(process.warm_bytes) - 1.0;
-    report_.memory_growth = std::max(report_.memory_growth, growth);
+    report_.memory_growth = std::max(report_.memory_growth.value_or(growth), growth);
     if (growth <= largest_memory_growth) return {};
     return Error{name + " has " + fixed(100.0 * growth, 0) + " % more memory than when it was warm; " +
                  fixed(100.0 * largest_memory_growth, 0) + " % are allowed"};

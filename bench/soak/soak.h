@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -45,7 +46,7 @@ struct SoakReport {
     double longest_pause_over_bound = 0.0;  // where I3 was closest to its bound, scheduling included
     double longest_pause_over_i3 = 0.0;     // likewise, to what I3 says and no more
     unsigned eldest_hurt = 0;               // times that a fault hit the longest-standing member
-    double memory_growth = 0.0;             // of the node for which it is largest, relative
+    std::optional<double> memory_growth;    // of the node for which it is largest, relative; none: too short to say
     std::int64_t descriptors_growth = 0;    // likewise, beyond those of its links
     std::uint64_t replayed = 0;             // steps that had the same bits when they were computed again
 };

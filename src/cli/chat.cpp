@@ -54,7 +54,7 @@ Line read_line(std::string& line) {
 }
 
 // What the generator's thread tells the one that waits.
-class Answer {
+class Reply {
 public:
     void take(Event event) {
         const std::scoped_lock lock(mutex_);
@@ -103,7 +103,7 @@ void answer(serve::Generator& generator, const ChatOptions& options, Json& messa
     task.sampling.temperature = options.temperature;
     task.sampling.seed = options.seed;
     task.max_tokens = options.max_tokens;
-    const auto said = std::make_shared<Answer>();  // an event may be under way when this returns
+    const auto said = std::make_shared<Reply>();  // an event may be under way when this returns
     const auto started = generator.start(std::move(task), [said](Event event) { said->take(std::move(event)); });
     const auto* ticket = std::get_if<serve::Ticket>(&started);
     CHAOS_ASSERT(ticket != nullptr);  // nobody else asks

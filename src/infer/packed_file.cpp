@@ -34,13 +34,13 @@ struct Header {
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 64);
 
 template <class T>
-void add_value(Sha256& hash, const T& value) {
+void add_number(Sha256& hash, const T& value) {
     hash.add(std::as_bytes(std::span(&value, 1)));
 }
 
 Result<Digest> identity_of(const ModelFile& file, std::span<const PackedTensor> tensors) {
     Sha256 hash;
-    add_value(hash, packed_file_version);
+    add_number(hash, packed_file_version);
     // An image's file changes as units come and go, its weights do not.
     if (file.identity()) hash.add(std::as_bytes(std::span(*file.identity())));
     for (const std::filesystem::path& path : file.weight_paths()) {
@@ -48,9 +48,9 @@ Result<Digest> identity_of(const ModelFile& file, std::span<const PackedTensor> 
         struct stat info{};
         if (::stat(path.c_str(), &info) != 0)
             return Error{"cannot read " + path.string() + ": " + std::strerror(errno)};
-        add_value(hash, static_cast<std::uint64_t>(info.st_size));
-        add_value(hash, static_cast<std::int64_t>(info.st_mtim.tv_sec));
-        add_value(hash, static_cast<std::int64_t>(info.st_mtim.tv_nsec));
+        add_number(hash, static_cast<std::uint64_t>(info.st_size));
+        add_number(hash, static_cast<std::int64_t>(info.st_mtim.tv_sec));
+        add_number(hash, static_cast<std::int64_t>(info.st_mtim.tv_nsec));
     }
     for (const PackedTensor& tensor : tensors) {
         const StoredTensor& stored = file.tensor(tensor.name);
@@ -58,7 +58,7 @@ Result<Digest> identity_of(const ModelFile& file, std::span<const PackedTensor> 
         for (const std::uint64_t number :
              {static_cast<std::uint64_t>(stored.type), stored.rows, stored.columns, stored.paired_head,
               tensor.first_row, tensor.first_column, tensor.shape.rows, tensor.shape.columns})
-            add_value(hash, number);
+            add_number(hash, number);
         if (file.identity()) continue;
         hash.add(stored.bytes.first(std::min<std::size_t>(stored.bytes.size(), 4096)));
         release_mapped(stored.bytes);

@@ -10,11 +10,11 @@ namespace chaos::infer {
 namespace {
 
 // Panels that one thread takes at once (multiply.cpp): a part has a multiple of them, where they are small enough.
-constexpr std::size_t together = 4;
+constexpr std::size_t panels_together = 4;
 
 std::size_t panels_of_a_part(std::uint64_t panel, std::uint64_t part_bytes) {
     const auto panels = std::max<std::size_t>(1, part_bytes / panel);
-    return panels < together ? panels : panels / together * together;
+    return panels < panels_together ? panels : panels / panels_together * panels_together;
 }
 
 // Pins parts as they come: a run of them whenever so much more could be pinned by now, so that what is streamed between

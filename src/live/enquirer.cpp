@@ -11,8 +11,8 @@
 namespace chaos::live {
 namespace {
 
-constexpr std::chrono::milliseconds first_pause{200};
-constexpr std::chrono::milliseconds longest_pause{5000};
+constexpr std::chrono::milliseconds first_dial_pause{200};
+constexpr std::chrono::milliseconds longest_dial_pause{5000};
 constexpr std::chrono::milliseconds longest_wait{100};
 
 }  // namespace
@@ -42,7 +42,7 @@ Result<void> Enquirer::reach(const std::function<bool()>& done,
     for (const std::string& address : options_.addresses) CHAOS_CHECK(net::address_from_text(address));
     for (const std::string& address : options_.addresses)
         contacts_.push_back({.address = address,
-                             .pause = first_pause,
+                             .pause = first_dial_pause,
                              .timer = std::make_unique<net::asio::steady_timer>(loop_),
                              .peer = std::nullopt,
                              .hopeless = false,
@@ -77,7 +77,7 @@ void Enquirer::try_again(std::size_t number, const std::string& why) {
                                       net::Clock::now()))
         options_.note(*line);
     contact.timer->expires_after(contact.pause);
-    contact.pause = std::min(2 * contact.pause, longest_pause);
+    contact.pause = std::min(2 * contact.pause, longest_dial_pause);
     contact.timer->async_wait([this, number, runs = runs_](boost::system::error_code cancelled) {
         if (!cancelled && *runs) links_.dial(NodeId{}, contacts_[number].address);
     });

@@ -20,15 +20,15 @@ using nlohmann::json;
 
 constexpr std::size_t max_line_bytes = 256U << 20;  // the status of the largest cluster is far from it
 
-class Connection {
+class Call {
 public:
-    explicit Connection(const std::filesystem::path& dir)
+    explicit Call(const std::filesystem::path& dir)
         : dir_(dir.string()), socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-    ~Connection() {
+    ~Call() {
         if (socket_ >= 0) ::close(socket_);
     }
-    Connection(const Connection&) = delete;
-    Connection& operator=(const Connection&) = delete;
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
 
     Result<void> connect(std::optional<std::chrono::milliseconds> patience);
     // The node may have answered and closed before it read everything: what it said is there to be read.
@@ -46,17 +46,17 @@ private:
     std::string received_;
 };
 
-Error Connection::nobody() const {
+Error Call::nobody() const {
     // What every node leaves in its folder.
     if (!std::filesystem::exists(std::filesystem::path(dir_) / "lock")) return Error{dir_ + " is no node's folder"};
     return Error{"no node runs in " + dir_ + " (start one: chaos up RUN.toml --dir " + dir_ + ")"};
 }
 
-Error Connection::silent() const {
+Error Call::silent() const {
     return Error{"the node in " + dir_ + " does not answer; its process hangs or is stopped"};
 }
 
-Result<void> Connection::connect(std::optional<std::chrono::milliseconds> patience) {
+Result<void> Call::connect(std::optional<std::chrono::milliseconds> patience) {
     if (socket_ < 0) return Error{std::string("cannot make a socket: ") + std::strerror(errno)};
     if (patience) {
         // Connecting waits, and so does sending, while a node that hangs has a long queue.
@@ -84,7 +84,7 @@ Result<void> Connection::connect(std::optional<std::chrono::milliseconds> patien
     }
 }
 
-void Connection::send(std::string_view text) const {
+void Call::send(std::string_view text) const {
     while (!text.empty()) {
         const ssize_t sent = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
@@ -93,7 +93,7 @@ void Connection::send(std::string_view text) const {
     }
 }
 
-Result<void> Connection::wait(std::optional<std::chrono::milliseconds> patience) const {
+Result<void> Call::wait(std::optional<std::chrono::milliseconds> patience) const {
     pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&waiting, 1, patience ? static_cast<int>(patience->count()) : -1);
     if (ready == 0) return silent();
@@ -101,7 +101,7 @@ Result<void> Connection::wait(std::optional<std::chrono::milliseconds> patience)
     return {};
 }
 
-Result<std::string> Connection::line(std::optional<std::chrono::milliseconds> patience) {
+Result<std::string> Call::line(std::optional<std::chrono::milliseconds> patience) {
     std::array<char, 64 << 10> buffer{};
     std::size_t searched = 0;
     while (true) {
@@ -125,11 +125,11 @@ Result<std::string> Connection::line(std::optional<std::chrono::milliseconds> pa
 
 Result<void> ask(const std::filesystem::path& dir, const json& request, const OnLine& on_line,
                  std::optional<std::chrono::milliseconds> patience) {
-    Connection connection(dir);
-    CHAOS_CHECK(connection.connect(patience));
-    connection.send(request.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+    Call call(dir);
+    CHAOS_CHECK(call.connect(patience));
+    call.send(request.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
     while (true) {
-        CHAOS_TRY(const std::string text, connection.line(patience));
+        CHAOS_TRY(const std::string text, call.line(patience));
         if (text.empty()) return {};
         const json line = json::parse(text, nullptr, false);
         if (!line.is_object()) return Error{"what answers in " + dir.string() + " is no node: it sent no JSON object"};

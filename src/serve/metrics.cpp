@@ -6,7 +6,7 @@
 namespace chaos::serve {
 namespace {
 
-std::string text_of(double value) {
+std::string decimal(double value) {
     std::ostringstream out;
     out << value;
     return out.str();
@@ -35,10 +35,10 @@ void Histogram::write(std::string& to, const std::string& name, const std::strin
     std::uint64_t count = 0;
     for (std::size_t i = 0; i < counts_.size(); ++i) {
         count += counts_.at(i);
-        const std::string bound = i < bounds.size() ? text_of(bounds.at(i)) : "+Inf";
+        const std::string bound = i < bounds.size() ? decimal(bounds.at(i)) : "+Inf";
         to += name + "_bucket{le=\"" + bound + "\"} " + std::to_string(count) + "\n";
     }
-    to += name + "_sum " + text_of(sum_) + "\n" + name + "_count " + std::to_string(count) + "\n";
+    to += name + "_sum " + decimal(sum_) + "\n" + name + "_count " + std::to_string(count) + "\n";
 }
 
 std::string metrics_text(const Metrics& metrics, const Load* load) {

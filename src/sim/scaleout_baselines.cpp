@@ -12,7 +12,7 @@
 namespace chaos::sim {
 namespace {
 
-enum Stream : std::uint64_t { edl_donor = 16, pollux_wait };
+enum BaselineStream : std::uint64_t { edl_donor = 16, pollux_wait };
 
 Time round_trip(const Setting& setting) {
     return 2 * slowest_delay(setting);

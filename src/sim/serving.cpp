@@ -20,7 +20,7 @@ Time time_for(std::uint64_t bytes, std::uint64_t bytes_per_s) {
 }
 
 // One phase of a token on one device.
-struct Phase {
+struct PassPhase {
     std::uint64_t pinned_bytes = 0;
     std::size_t first_part = 0;  // of those that are streamed
     std::size_t last_part = 0;
@@ -38,7 +38,7 @@ struct Arrivals {
 struct Device {
     std::size_t index = 0;  // in the request
     const plan::TensorDevice* figures = nullptr;
-    std::vector<Phase> phases;
+    std::vector<PassPhase> phases;
     std::vector<std::uint64_t> parts;  // of one token
     std::size_t parent = 0;            // star and tree: places among the members
     std::vector<std::size_t> children;
@@ -78,7 +78,7 @@ private:
     void happen(const Event& event);
     [[nodiscard]] std::uint64_t phases_of_token() const { return 2 * request_.model.layers + 1; }
     [[nodiscard]] bool is_head(std::uint64_t phase) const { return (phase + 1) % phases_of_token() == 0; }
-    [[nodiscard]] const Phase& phase_of(const Device& device) const {
+    [[nodiscard]] const PassPhase& phase_of(const Device& device) const {
         return device.phases[device.phase % phases_of_token()];
     }
 
@@ -143,7 +143,7 @@ void Run::add_device(std::size_t index) {
         seen += bytes;
         const std::uint64_t end =
             share.weight_bytes == 0 ? 0 : plan::mul_div(share.streamed_bytes, seen, share.weight_bytes);
-        Phase phase{bytes - (end - streamed), device.parts.size(), 0};
+        PassPhase phase{bytes - (end - streamed), device.parts.size(), 0};
         for (std::uint64_t left = end - streamed; left > 0; left -= device.parts.back())
             device.parts.push_back(std::min(left, most));
         phase.last_part = device.parts.size();
@@ -273,7 +273,7 @@ void Run::happen(const Event& event) {
     Device& device = devices_[event.device];
     switch (event.kind) {
         case Kind::begin_phase: {
-            const Phase& phase = phase_of(device);
+            const PassPhase& phase = phase_of(device);
             device.part = phase.first_part;
             const Time takes = static_cast<Time>(device.figures->phase_ns) +
                                time_for(phase.pinned_bytes, device.figures->weight_bytes_per_s);
