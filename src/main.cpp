@@ -51,7 +51,10 @@ void add_train(CLI::App& program, Job& job) {
 void add_node_options(CLI::App& command, chaos::cli::NodeOptions& options) {
     command.add_option("--listen", options.listen, "Where others reach it (default: 127.0.0.1, for this machine only)")
         ->type_name("ADDR");
-    command.add_option("--address", options.address, "What others are told to dial (default: where it listens)")
+    command
+        .add_option("--address", options.address,
+                    "What others are told to dial (default: where it listens, by this machine's own address; behind "
+                    "NAT, say it)")
         ->type_name("ADDR");
     command.add_option("--token", options.token, "A join token, by which this node is let in")->type_name("WORD");
     command.add_option("--certificate", options.certificate, "A certificate of this node's key, likewise")

@@ -153,7 +153,10 @@ void add_serve(CLI::App& program, Job& job) {
     command->add_option("--local", options->local, "Divide the model over N processes of this machine, to try it")
         ->check(CLI::Range(1, 64))
         ->type_name("N");
-    command->add_option("--address", options->address, "What other nodes are told to dial (default: where it listens)")
+    command
+        ->add_option("--address", options->address,
+                     "What other nodes are told to dial (default: where it listens, by this machine's own address; "
+                     "behind NAT, say it)")
         ->type_name("ADDR");
     command->add_option("--token", options->token, "A join token, by which this node is let in")->type_name("WORD");
     command->add_option("--certificate", options->certificate, "A certificate of this node's key, likewise")

@@ -263,8 +263,8 @@ Result<void> serve_together(const ServeOptions& given) {
     CHAOS_TRY(const auto how, how_to_answer(subject.config, opened.name, options.compute));
     CHAOS_TRY(const OpenService open, open_service(options));
 
-    tensor::MemberOptions member_options =
-        options_of(options, how, options.address.empty() ? open.url : options.address);
+    tensor::MemberOptions member_options = options_of(
+        options, how, options.address.empty() ? net::address_for_others(open.url, options.join) : options.address);
     member_options.name = opened.name;
     CHAOS_CHECK(measure(options, subject, member_options.session));
     boost::asio::io_context loop{1};

@@ -1,9 +1,33 @@
 #include "net/address.h"
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/udp.hpp>
+
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <vector>
 
 namespace chaos::net {
+namespace {
+
+using boost::asio::ip::udp;
+
+// Of the datagrams to there that this machine could send; none is sent.
+std::optional<boost::asio::ip::address> source_towards(boost::asio::io_context& loop, const Address& there,
+                                                       const udp& protocol) {
+    boost::system::error_code problem;
+    const auto found = udp::resolver(loop).resolve(protocol, there.host, there.port, problem);
+    if (problem || found.empty()) return std::nullopt;
+    udp::socket socket(loop);
+    (void)socket.open(protocol, problem);
+    if (!problem) (void)socket.connect(found.begin()->endpoint(), problem);
+    if (problem) return std::nullopt;
+    const auto source = socket.local_endpoint(problem).address();
+    return problem || source.is_unspecified() ? std::nullopt : std::optional(source);
+}
+
+}  // namespace
 
 Result<Address> address_from_text(std::string_view text) {
     const auto wrong = [&](const std::string& why) {
@@ -32,6 +56,25 @@ Result<Address> address_from_text(std::string_view text) {
         return wrong("a port is a number up to 65535");
     address.port = rest;
     return address;
+}
+
+std::string address_for_others(const std::string& listens, std::span<const std::string> contacts) {
+    const Result<Address> own = address_from_text(listens);
+    boost::system::error_code no_number;
+    const auto host = own ? boost::asio::ip::make_address(own->host, no_number) : boost::asio::ip::address();
+    if (!own || no_number || !host.is_unspecified()) return listens;
+    const udp protocol = host.is_v6() ? udp::v6() : udp::v4();
+    std::vector<Address> ways;
+    for (const std::string& contact : contacts)
+        if (const Result<Address> there = address_from_text(contact); there && !there->host.empty())
+            ways.push_back(*there);
+    // An address that nobody has: the way to it is the way out.
+    ways.push_back({.host = host.is_v6() ? "2001:db8::1" : "192.0.2.1", .port = "9"});
+    boost::asio::io_context loop;
+    for (const Address& way : ways)
+        if (const auto source = source_towards(loop, way, protocol))
+            return (source->is_v6() ? "[" + source->to_string() + "]" : source->to_string()) + ":" + own->port;
+    return (host.is_v6() ? "[::1]:" : "127.0.0.1:") + own->port;
 }
 
 }  // namespace chaos::net

@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,10 @@ struct Address {
     std::string port;
 };
 [[nodiscard]] Result<Address> address_from_text(std::string_view text);
+
+// Where others dial a node that listens there. Who listens at every address of its machine (0.0.0.0, [::]) is dialled
+// at the one from which its way to one of these contacts begins, or its way out; at loopback where it has no other.
+// What stands between them (NAT) is not seen: a person says the address then.
+[[nodiscard]] std::string address_for_others(const std::string& listens, std::span<const std::string> contacts);
 
 }  // namespace chaos::net
