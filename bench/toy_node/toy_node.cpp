@@ -44,6 +44,7 @@ cluster::DiskRecord prepared_vote(const ToyCluster& toy) {
                                  .since_epoch = i,
                                  .institution = bench::numbered_institution().public_key(),
                                  .standing = cluster::Standing::active,
+                                 .speed = toy.speed,
                                  .address = toy.addresses[i]});
         for (unsigned j = 0; j < i; ++j) view->links.push_back({.id = cluster::link_between(id_of(i), id_of(j))});
     }
@@ -66,13 +67,12 @@ live::Options options_of(const ToyCluster& toy, unsigned number, const std::file
     if (!toy.addresses[number].empty()) options.listen = {toy.addresses[number]};
     options.folder = folder;
     options.checkpoint = cluster::Checkpoint{};
-    options.speed = toy.speed;
     return options;
 }
 
 }  // namespace
 
-Result<void> ToyLearner::compute(const Task& task, std::span<float> into) {
+Result<std::chrono::nanoseconds> ToyLearner::compute(const Task& task, std::span<float> into) {
     const auto begun = std::chrono::steady_clock::now();
     std::uint64_t count = 0;
     for (const auto [begin, end] : task.more) {
@@ -81,7 +81,7 @@ Result<void> ToyLearner::compute(const Task& task, std::span<float> into) {
         count += end - begin;
     }
     std::this_thread::sleep_until(begun + std::chrono::nanoseconds(count * 1'000'000'000 / cluster_.speed));
-    return {};
+    return std::chrono::steady_clock::now() - begun;
 }
 
 cluster::Name ToyLearner::apply(std::uint64_t step, const cluster::View&, std::span<const float> result,

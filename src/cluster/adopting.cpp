@@ -101,6 +101,7 @@ void Member::State::say_what_is_lost(const Settlement& settlement) {
 // What the new tip means for this node.
 void Member::State::after_adoption() {
     const View& view = tip();
+    tip_since = now;
     const MemberInfo* me = view.find(self());
     const bool listed = me != nullptr && me->id == identity.member;
     prune_pending();

@@ -259,17 +259,18 @@ std::optional<Composed> compose_planned(const View& view, const Pending& pending
         return std::ranges::none_of(delta.link_additions,
                                     [&](const LinkInfo& link) { return link.id.touches(added.info.id.node); });
     });
-    const bool changes = !delta.removals.empty() || !delta.additions.empty() || !delta.activations.empty() ||
-                         !delta.link_removals.empty() || !delta.link_additions.empty() || !delta.institutions.empty() ||
-                         !delta.revocations.empty() || !delta.meetings.empty();
-    if (!changes) return std::nullopt;
-    // What rides along.
+    bool changes = !delta.removals.empty() || !delta.additions.empty() || !delta.activations.empty() ||
+                   !delta.link_removals.empty() || !delta.link_additions.empty() || !delta.institutions.empty() ||
+                   !delta.revocations.empty() || !delta.meetings.empty();
+    // What may wait, or rides along.
     std::erase_if(delta.link_removals, [&](const LinkRemoval& removal) {
         return !draft.keeps(removal.link.a) || !draft.keeps(removal.link.b);
     });
-    for (const auto& [key, request] : pending)
-        if (key.kind == RequestKind::speed && draft.keeps(request.subject.node))
-            delta.speeds.emplace_back(request.subject.node, static_cast<std::uint32_t>(request.value));
+    for (const auto& [key, request] : pending) {
+        if (key.kind != RequestKind::speed || !draft.keeps(request.subject.node)) continue;
+        delta.speeds.emplace_back(request.subject.node, static_cast<std::uint32_t>(request.value));
+        changes = true;
+    }
     std::set<LinkId> removed;
     for (const LinkRemoval& removal : delta.link_removals) removed.insert(removal.link);
     std::set<LinkId> measured;
@@ -277,9 +278,12 @@ std::optional<Composed> compose_planned(const View& view, const Pending& pending
         if (key.kind != RequestKind::figures || removed.contains(key.link) || !measured.insert(key.link).second)
             continue;
         if (!draft.keeps(key.link.a) || !draft.keeps(key.link.b)) continue;
-        if (const LinkInfo* link = view.find(key.link))
-            delta.link_additions.push_back({.id = link->id, .figures = merged(*link, pending)});
+        const LinkInfo* link = view.find(key.link);
+        if (link == nullptr) continue;
+        delta.link_additions.push_back({.id = link->id, .figures = merged(*link, pending)});
+        changes = changes || differs_much(delta.link_additions.back().figures, link->figures);
     }
+    if (!changes) return std::nullopt;
     return std::move(draft).finish();
 }
 

@@ -36,6 +36,7 @@ struct Fitness {
     enum class Kind : std::uint8_t {
         fits,         // it would change the view
         interrupts,   // it would, and the step in flight cannot go on: a flush is needed
+        may_wait,     // it would, and is a reason for an epoch of its own once there was none for a while
         rides_along,  // it would, but is no reason for an epoch of its own
         done,         // the view has it already
         refused,      // it cannot be had; `why` says so

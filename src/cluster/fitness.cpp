@@ -64,7 +64,9 @@ Fitness fitness_of_link_end(const View& view, const Request& request) {
     if (!request.link.touches(request.stamp.author.node)) return refuse("only an end of a link may speak for it");
     if (request.kind == RequestKind::figures) {
         // A claim is done once the view has it; it is not repeated for a small difference.
-        return {.kind = agrees(request.figures, view.find(request.link)->figures) ? Kind::done : Kind::rides_along};
+        const Figures& known = view.find(request.link)->figures;
+        if (agrees(request.figures, known)) return {.kind = Kind::done};
+        return {.kind = differs_much(request.figures, known) ? Kind::may_wait : Kind::rides_along};
     }
     if (request.kind == RequestKind::disconnect) return {};
     const bool carries_steps = view.is_active(request.link.a) && view.is_active(request.link.b);
@@ -161,8 +163,9 @@ Fitness fitness(const View& view, const Request& request, const Signer* signer) 
         case RequestKind::speed:
             if (!view.has(request.subject) || request.stamp.author != request.subject)
                 return refuse("a member speaks for its own speed only");
-            return {.kind = speeds_agree(request.value, view.find(request.subject.node)->speed) ? Kind::done
-                                                                                                : Kind::rides_along};
+            if (speeds_agree(request.value, view.find(request.subject.node)->speed)) return {.kind = Kind::done};
+            // Until then its share is a guess.
+            return {.kind = view.find(request.subject.node)->speed == 0 ? Kind::fits : Kind::may_wait};
         case RequestKind::admit_institution:
         case RequestKind::remove_institution:
             return fitness_of_institution(view, request);

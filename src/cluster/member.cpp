@@ -306,6 +306,7 @@ void Member::State::tick() {
         send_heartbeats();
         keep_connections();
         mind_link_wishes();
+        say_measured();
         repeat_own();
         if (role == Role::joining || role == Role::returning) continue_joining();
         take_what_others_have();

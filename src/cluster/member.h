@@ -65,6 +65,7 @@ struct Checkpoint {
 struct Identity {
     MemberId member;
     Name run{};
+    Name settings{};  // what else nodes need alike to train it together; may change between two lives of a node
     std::vector<std::uint8_t> credential;  // what its institution says of it
     std::string address;
     std::uint32_t speed = 0;

@@ -64,6 +64,7 @@ struct Hello {  // the first message on a link, from both ends
     MemberId member;
     Role role = Role::outside;
     Name run{};
+    Name settings{};
     Name founder{};  // zero: has no view
     Name view{};
     std::uint64_t epoch = 0;
@@ -200,7 +201,6 @@ struct Accepted {
     Ballot promised;               // refused: the ballot that bars it, or
     std::uint64_t started = 0;     // the step that was begun already, so that the change comes too early
     std::vector<LinkInfo> claims;  // links of the voter whose figures have changed much: they ride the next epoch
-    std::uint32_t speed = 0;       // likewise its own, in samples per second; 0: as agreed
     std::uint64_t answers = 0;     // hash of the Accept that this answers
     Stamp stamp;
 };

@@ -88,6 +88,7 @@ MessagePtr Member::State::hello() const {
     hello.member = identity.member;
     hello.role = role;
     hello.run = identity.run;
+    hello.settings = identity.settings;
     if (!line.empty()) {
         hello.founder = tip().founder;
         hello.view = tip().name;
@@ -109,9 +110,11 @@ void Member::State::on_hello(NodeId from, const Hello& hello) {
         ++counters.forged;
         return;
     }
-    if (hello.version != protocol_version || hello.run != identity.run) {
-        const std::string why =
-            hello.version != protocol_version ? "it speaks another version of the protocol" : "it trains another run";
+    if (hello.version != protocol_version || hello.run != identity.run || hello.settings != identity.settings) {
+        const std::string why = hello.version != protocol_version ? "it speaks another version of the protocol"
+                                : hello.run != identity.run
+                                    ? "it trains another run"
+                                    : "its run file has other train.steps, train.eval_every or train.verify_every";
         note("refused a link with " + brief(from) + ": " + why, About::refused);
         ++counters.refused;
         return drop(from, why);
@@ -176,30 +179,6 @@ void Member::State::learn_stable() {
 }
 
 // What this end knows about a link: each end speaks of what it receives.
-Figures Member::State::measured(NodeId peer, const Connection& connection) const {
-    Figures figures;
-    (self() < peer ? figures.rate_ba : figures.rate_ab) = connection.rate;
-    figures.delay_us = static_cast<std::uint32_t>(std::min<Nanoseconds>(connection.round_trip / 2000, max_delay_us));
-    return figures;
-}
-
-// Links whose figures are no longer those of the view.
-std::vector<LinkInfo> Member::State::claims() {
-    constexpr std::size_t claims_at_once = 8;
-    constexpr Nanoseconds claim_every = 60 * second;
-    std::vector<LinkInfo> result;
-    for (auto& [peer, connection] : connections) {
-        const LinkInfo* link = tip().find(link_between(self(), peer));
-        if (link == nullptr || (connection.claimed_at > 0 && now - connection.claimed_at < claim_every)) continue;
-        const Figures ours = measured(peer, connection);
-        if (agrees(ours, link->figures)) continue;
-        connection.claimed_at = now;
-        result.push_back({.id = link->id, .figures = ours});
-        if (result.size() == claims_at_once) break;
-    }
-    return result;
-}
-
 void Member::State::send_heartbeats() {
     Heartbeat beat;
     beat.incarnation = identity.member.incarnation;

@@ -31,8 +31,9 @@ void Member::State::consider_proposing() {
     bool needed = stopped || may_found();
     for (auto entry = pending.begin(); !needed && entry != pending.end(); ++entry) {
         const Fitness::Kind kind = fitness(tip(), entry->second, nullptr).kind;
-        needed =
-            kind == Fitness::Kind::interrupts || (kind == Fitness::Kind::fits && ripe(tip(), pending, entry->first));
+        needed = kind == Fitness::Kind::interrupts ||
+                 (kind == Fitness::Kind::fits && ripe(tip(), pending, entry->first)) ||
+                 (kind == Fitness::Kind::may_wait && waited_long());
     }
     if (!needed) return;
     propose_at = turn();
@@ -213,21 +214,7 @@ void Member::State::on_accepted(const Accepted& accepted) {
     }
     if (accepted.value != proposal->value) return;
     proposal->votes.insert(accepted.stamp.author.node);
-    for (const LinkInfo& claim : accepted.claims) {
-        Request request;
-        request.kind = RequestKind::figures;
-        request.link = claim.id;
-        request.figures = claim.figures;
-        request.stamp.author = accepted.stamp.author;
-        if (fitness(tip(), request, nullptr).kind == Fitness::Kind::rides_along) wait_for(request);
-    }
-    if (accepted.speed > 0) {
-        Request request;
-        request.kind = RequestKind::speed;
-        request.subject = request.stamp.author = accepted.stamp.author;
-        request.value = accepted.speed;
-        if (fitness(tip(), request, nullptr).kind == Fitness::Kind::rides_along) wait_for(request);
-    }
+    hear_claims(accepted);
     advance();
 }
 

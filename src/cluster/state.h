@@ -169,6 +169,7 @@ struct Member::State {
     std::optional<NodeId> awaited_proposer;  // propose_at is when this one has had the time to finish
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
+    Nanoseconds tip_since = 0;
     Nanoseconds without_quorum_since = never;
     Name forced_from{};                  // the view no quorum of which will come back, as a person said; zero: none
     Nanoseconds founding_since = never;  // a quorum came back, but others may have newer checkpoints
@@ -236,12 +237,18 @@ struct Member::State {
     void remember_lost(const Candidate& candidate);
     void take_what_others_have();
     void dial(NodeId peer, const std::string& address);
-    [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;
-    [[nodiscard]] std::vector<LinkInfo> claims();
     [[nodiscard]] MessagePtr hello() const;
     void greet(NodeId peer, Connection& connection);
     [[nodiscard]] bool serves(NodeId peer, const Connection& connection) const;
     void flood(const MessagePtr& message, NodeId except);
+
+    // ---- measuring.cpp
+    [[nodiscard]] Figures measured(NodeId peer, const Connection& connection) const;
+    [[nodiscard]] std::vector<LinkInfo> claims(std::size_t most, bool large_only);
+    [[nodiscard]] std::vector<LinkInfo> claims_for_vote();
+    void hear_claims(const Accepted& vote);
+    void say_measured();
+    [[nodiscard]] bool waited_long() const;  // no view came for so long that what may wait has waited enough
 
     // ---- meeting.cpp
     void compare_lines(NodeId from, const Name& view, std::uint64_t epoch);

@@ -266,6 +266,16 @@ bool agrees(const Figures& claims, const Figures& known) {
            within_a_quarter(claims.rate_ba, known.rate_ba);
 }
 
+bool differs_much(const Figures& claims, const Figures& known) {
+    constexpr std::uint32_t short_delay_us = 1000;
+    const auto beyond_twice = [](std::uint64_t claim, std::uint64_t before) {
+        return claim > 0 && (claim > 2 * before || before > 2 * claim);
+    };
+    return beyond_twice(claims.rate_ab, known.rate_ab) || beyond_twice(claims.rate_ba, known.rate_ba) ||
+           (std::max(claims.delay_us, known.delay_us) > short_delay_us &&
+            beyond_twice(claims.delay_us, known.delay_us));
+}
+
 bool speeds_agree(std::uint64_t claim, std::uint64_t known) {
     return within_a_quarter(claim, known);
 }

@@ -63,6 +63,8 @@ struct Figures {
 };
 // Whether what one end `claims`, as far as it knows, is what is known already: within a quarter.
 [[nodiscard]] bool agrees(const Figures& claims, const Figures& known);
+// Whether plans should know soon: beyond twice or half of it, and of delays beyond a millisecond.
+[[nodiscard]] bool differs_much(const Figures& claims, const Figures& known);
 [[nodiscard]] bool speeds_agree(std::uint64_t claim, std::uint64_t known);  // likewise
 
 struct LinkInfo {

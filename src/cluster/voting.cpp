@@ -198,8 +198,7 @@ bool Member::State::on_accept(NodeId from, const MessagePtr& message) {
     if (delta.fork == Fork::none) acceptor.accepted = Vote{.ballot = accept.ballot, .delta = delta};
     persist();
     reply.value = name;
-    reply.claims = claims();
-    if (!speeds_agree(identity.speed, tip().find(self())->speed)) reply.speed = identity.speed;
+    reply.claims = claims_for_vote();
     answer(from, std::move(reply));
     return true;
 }
@@ -221,7 +220,10 @@ void Member::State::on_routed(NodeId from, const MessagePtr& message) {
         if (connections.contains(*upstream)) send(*upstream, message);
         return;
     }
-    if (!proposal || !proposal->asked.contains(answers)) {
+    const bool awaited = proposal && proposal->asked.contains(answers);
+    const auto* vote = std::get_if<Accepted>(&message->body);
+    const bool claims_something = vote != nullptr && !vote->claims.empty();
+    if (!awaited && !claims_something) {
         ++counters.stale;
         return;
     }
@@ -234,8 +236,10 @@ void Member::State::on_routed(NodeId from, const MessagePtr& message) {
         ++counters.refused;
         return;
     }
+    // It may come when enough others have voted, and no word more is needed.
+    if (!awaited) return hear_claims(*vote);
     if (const auto* promise = std::get_if<Promise>(&message->body)) on_promise(*promise);
-    if (const auto* accepted = std::get_if<Accepted>(&message->body)) on_accepted(*accepted);
+    if (vote != nullptr) on_accepted(*vote);
 }
 
 }  // namespace chaos::cluster

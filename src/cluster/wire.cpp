@@ -283,7 +283,8 @@ void walk(Archive& archive, Stamp& stamp) {
 }
 template <class Archive>
 void walk(Archive& archive, Hello& hello) {
-    walk_all(archive, hello.version, hello.member, hello.role, hello.run, hello.founder, hello.view, hello.epoch);
+    walk_all(archive, hello.version, hello.member, hello.role, hello.run, hello.settings, hello.founder, hello.view,
+             hello.epoch);
 }
 template <class Archive>
 void walk(Archive& archive, Heartbeat& beat) {
@@ -357,7 +358,7 @@ void walk(Archive& archive, Accepted& accepted) {
     walk_all(archive, accepted.parent, accepted.epoch, accepted.ballot, accepted.value, accepted.promised,
              accepted.started);
     walk_list(archive, accepted.claims, max_consents, Walk{});
-    walk_all(archive, accepted.speed, accepted.answers, accepted.stamp);
+    walk_all(archive, accepted.answers, accepted.stamp);
 }
 template <class Archive>
 void walk(Archive& archive, Proof& proof) {

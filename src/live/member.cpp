@@ -1,6 +1,7 @@
 #include "live/member.h"
 
 #include "base/cpu_time.h"
+#include "net/address.h"
 #include "net/admission.h"
 
 #include <algorithm>
@@ -61,9 +62,10 @@ Member::Member(net::asio::io_context& loop, const net::SecretKey& key, const net
               .may_probe = [this](NodeId peer) { return trains(id_) && trains(peer); }}) {
     identity_ = {.member = {.node = id_, .incarnation = incarnation_of_now()},
                  .run = run,
+                 .settings = options.settings,
                  .credential = net::encode(credential),
                  .address = options.address,
-                 .speed = options.speed};
+                 .speed = 0};
 }
 
 // A timer that cannot be cancelled would be a broken invariant.
@@ -80,7 +82,8 @@ Result<void> Member::start() {
             stop();  // nobody may come in where it listens already
             return where.error();
         }
-        if (identity_.address.empty()) identity_.address = net::to_text(*where);
+        if (identity_.address.empty())
+            identity_.address = net::address_for_others(net::to_text(*where), options_.contacts);
     }
     core_ = std::make_unique<cluster::Member>(options_.core, identity_, signer_, std::move(record), options_.checkpoint,
                                               now());

@@ -35,12 +35,13 @@ using cluster::ViewPtr;
 struct Options {
     cluster::Options core;
     net::LinkOptions links;
-    std::vector<std::string> listen;  // none: this node dials, and nobody dials it
-    std::string address;              // where others reach it; empty: where it listens first
+    std::vector<std::string> listen;    // none: this node dials, and nobody dials it
+    std::string address;                // where others reach it; empty: where it listens first
+    std::vector<std::string> contacts;  // by whom it is going to join: the way there tells how others reach it
     // Where its vote is kept; empty: nowhere, and a process that comes back has no vote (tests and benches).
     std::filesystem::path folder;
     std::optional<cluster::Checkpoint> checkpoint;  // the newest stable one on this node's disk
-    std::uint32_t speed = 0;                        // samples per second, as far as known
+    cluster::Name settings{};                       // as cluster::Identity's
     // Whom else this node turns away, besides those who may not be in; unset: nobody.
     std::function<bool(NodeId)> turns_away;
 };

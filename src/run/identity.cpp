@@ -39,16 +39,25 @@ void add_with_length(Sha256& sha, std::string_view text) {
     sha.add(length).add(text);
 }
 
-}  // namespace
-
-Identity identity(const Run& run) {
+// Of the keys that apply to it.
+Identity values_of(const Run& run, const auto& wanted) {
     Run copy = run;  // keys() hands out pointers for writing
     Identity identity;
     for (const Key& key : keys(copy)) {
-        if (!key.mathematics || (key.refusal != nullptr && !key.refusal(copy).empty())) continue;
+        if (!wanted(key) || (key.refusal != nullptr && !key.refusal(copy).empty())) continue;
         if (auto text = std::visit(FieldText{}, key.field)) identity.emplace(key.name, std::move(*text));
     }
     return identity;
+}
+
+}  // namespace
+
+Identity identity(const Run& run) {
+    return values_of(run, [](const Key& key) { return key.mathematics; });
+}
+
+Identity shared_settings(const Run& run) {
+    return values_of(run, [](const Key& key) { return key.shared; });
 }
 
 Digest hash(const Identity& identity) {

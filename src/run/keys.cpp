@@ -191,13 +191,13 @@ std::vector<Key> train_keys(const Schedule& schedule, Train& train) {
     // A constant schedule does not know where it ends: such a run may be made longer and stays the same run.
     const bool steps_matter = schedule.kind != "constant";
     return {
-        {"train.steps", WholeNumber{&train.steps, 1, max_steps}, nullptr, steps_matter},
+        {"train.steps", WholeNumber{&train.steps, 1, max_steps}, nullptr, steps_matter, {}, true},
         {"train.batch", WholeNumber{&train.batch, 1, max_batch}},
         {"train.accumulate", WholeNumber{&train.accumulate, 1, max_batch}},
         {"train.seed", Seed{&train.seed}},
         {"train.threads", WholeNumber{&train.threads, 0, max_threads}, nullptr, false},
-        {"train.eval_every", WholeNumber{&train.eval_every, 0, max_steps}, nullptr, false},
-        {"train.verify_every", WholeNumber{&train.verify_every, 0, max_steps}, nullptr, false},
+        {"train.eval_every", WholeNumber{&train.eval_every, 0, max_steps}, nullptr, false, {}, true},
+        {"train.verify_every", WholeNumber{&train.verify_every, 0, max_steps}, nullptr, false, {}, true},
         {"train.checkpoint_every", WholeNumber{&train.checkpoint_every, 0, max_steps}, nullptr, false},
         {"train.keep_checkpoints", WholeNumber{&train.keep_checkpoints, 1, max_kept_checkpoints}, nullptr, false},
     };

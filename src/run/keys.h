@@ -65,6 +65,7 @@ struct Key {
     Refusal refusal = nullptr;          // none: the key always applies
     bool mathematics = true;            // of a path: the content behind it, which the identity's caller adds as a hash
     std::string_view beside_init = {};  // not empty: why the key cannot be set together with model.init
+    bool shared = false;                // no mathematics, but all members of a cluster need the same value
 };
 
 // Keys that others depend on (the kinds) come before those. The keys point into `run`, which must outlive them.

@@ -124,6 +124,8 @@ using Places = std::map<std::string, std::vector<std::filesystem::path>, std::le
 // the data or to model.init (vocab, classes, the shape) has to be filled in before.
 using Identity = std::map<std::string, std::string>;
 [[nodiscard]] Identity identity(const Run& run);
+// What else all members of a cluster need alike, although it may change from one start of all of them to the next.
+[[nodiscard]] Identity shared_settings(const Run& run);
 [[nodiscard]] Digest hash(const Identity& identity);
 
 }  // namespace chaos::run

@@ -31,6 +31,34 @@ TEST(Member, NewcomersJoinByAnyMember) {
     EXPECT_TRUE(trains(village, {0, 1, 2, 3}));
 }
 
+std::uint32_t speed_of(Village& village, unsigned number, unsigned witness) {
+    return village.member(witness).view()->find(village.member(number).id().node)->speed;
+}
+
+// Of two members, the older one decides alone.
+TEST(Member, ASpeedThatChangedIsAgreedOnOnceNoViewCameForAMinute) {
+    Village village;
+    populate(village, 2);
+    ASSERT_TRUE(trains(village, {0, 1}));
+    EXPECT_EQ(speed_of(village, 1, 0), 10U);
+    village.tell(1, MeasuredSpeed{40});
+    EXPECT_TRUE(village.until([&] { return speed_of(village, 1, 0) == 40; }, 70 * second)) << village.story();
+    EXPECT_GT(village.now, 60 * second);
+    village.tell(1, MeasuredSpeed{45});  // within a quarter
+    EXPECT_FALSE(village.until([&] { return speed_of(village, 1, 0) != 40; }, 130 * second)) << village.story();
+    EXPECT_FALSE(village.member(0).view()->settlement.has_value());
+}
+
+TEST(Member, ASpeedThatNobodyKnewIsAgreedOnAtOnce) {
+    Village village;
+    village.speed = 0;
+    populate(village, 3);
+    ASSERT_TRUE(trains(village, {0, 1, 2}));
+    EXPECT_EQ(speed_of(village, 2, 0), 0U);
+    village.tell(2, MeasuredSpeed{40});
+    EXPECT_TRUE(village.until([&] { return speed_of(village, 2, 0) == 40; }, 5 * second)) << village.story();
+}
+
 TEST(Member, StepsMayTakeLongWhileSomebodyIsLetIn) {
     Village village;
     populate(village, 3);

@@ -116,6 +116,7 @@ public:
 
     Nanoseconds delay = 5 * millisecond;
     Nanoseconds step_time = 100 * millisecond;
+    std::uint32_t speed = 10;  // that members know of when they begin
     Nanoseconds now = 0;
     Options options;
     bool strict = false;
@@ -254,7 +255,7 @@ private:
         identity.run = sha256("run");
         identity.credential = at.credential;
         identity.address = at.address;
-        identity.speed = 10;
+        identity.speed = speed;
         at.running.reset();
         at.member = std::make_unique<Member>(options, identity, *at.signer, at.disk, at.checkpoint, now);
         at.tick_at = now;
