@@ -157,14 +157,19 @@ Result<void> check_addresses(const NodeOptions& options) {
     return {};
 }
 
-// Whether the cluster that a newcomer asks for trains the same run. Where nobody answers yet, it will hear when it
-// joins.
-Result<void> check_cluster(const NodeOptions& options, const node::Identity& identity, const run::Identity& ours) {
+// What the members of the cluster that a newcomer asks for have alike. None: nobody answers yet.
+std::optional<run::Identity> what_cluster_agreed(const NodeOptions& options, const node::Identity& identity) {
     boost::asio::io_context loop{1};
     node::FetchOptions fetch;
     fetch.addresses = options.join;
     fetch.limit = std::chrono::seconds(2);
-    const Result<run::Identity> clusters = node::fetch_identity(loop, identity.key, identity.credential, fetch);
+    Result<run::Identity> agreed = node::fetch_agreed(loop, identity.key, identity.credential, fetch);
+    return agreed ? std::optional(std::move(*agreed)) : std::nullopt;
+}
+
+// Whether it trains the same run. Where nobody answers yet, the newcomer will hear when it joins.
+Result<void> check_cluster(const NodeOptions& options, const node::Identity& identity, const run::Identity& ours) {
+    const std::optional<run::Identity> clusters = what_cluster_agreed(options, identity);
     return clusters ? node::check_same_run(ours, *clusters) : Result<void>{};
 }
 
@@ -243,7 +248,7 @@ Result<void> up(const UpOptions& options) {
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(folder.describe(options.run_file, trainer));
     const bool was_in = fs::exists(dir / "vote");
-    if (!was_in && !options.node.join.empty()) CHAOS_CHECK(check_cluster(options.node, identity, trainer.identity()));
+    if (!was_in && !options.node.join.empty()) CHAOS_CHECK(check_cluster(options.node, identity, trainer.agreed()));
     return train_together(options.node, dir, {.run_file = options.run_file, .description = {}}, identity, trainer);
 }
 
@@ -256,9 +261,19 @@ Result<node::Description> description_for(const NodeOptions& options, const fs::
         CHAOS_TRY(std::optional<node::Description> kept, node::installed(dir));
         if (kept) {
             if (options.join.empty()) return std::move(*kept);
-            const Result<void> same = check_cluster(options, identity, kept->identity);
-            if (!same) return Error{same.error().message + "; to join it, choose another folder with --dir"};
-            return std::move(*kept);
+            const std::optional<run::Identity> clusters = what_cluster_agreed(options, identity);
+            if (!clusters) return std::move(*kept);
+            CHAOS_TRY(const run::Run run, run::read_run(dir / "run.toml"));
+            const run::Identity shared = run::shared_settings(run);
+            run::Identity ours = kept->identity;
+            ours.insert(shared.begin(), shared.end());
+            if (node::check_same_run(ours, *clusters)) return std::move(*kept);
+            // The others may have been started with other settings since.
+            run::Identity theirs = ours;
+            for (const auto& [key, unused] : shared)
+                if (const auto at = clusters->find(key); at != clusters->end()) theirs[key] = at->second;
+            if (const Result<void> same = node::check_same_run(theirs, *clusters); !same)
+                return Error{same.error().message + "; to join it, choose another folder with --dir"};
         }
     }
     if (options.join.empty())

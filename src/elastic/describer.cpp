@@ -10,7 +10,7 @@ constexpr std::size_t much_bytes = 16 << 20;
 
 }  // namespace
 
-Describer::Describer(run::Identity identity, Result<std::string> description) : identity_(std::move(identity)) {
+Describer::Describer(run::Identity agreed, Result<std::string> description) : agreed_(std::move(agreed)) {
     if (!description) {
         refusal_ = description.error().message;
         return;
@@ -42,8 +42,8 @@ void Describer::give(NodeId to, std::uint64_t transfer) {
     wire::Work message;
     wire::RunAnswer& answer = *message.mutable_run_answer();
     answer.set_transfer(transfer);
-    for (const auto& [key, value] : identity_) {
-        wire::Setting& setting = *answer.add_identity();
+    for (const auto& [key, value] : agreed_) {
+        wire::Setting& setting = *answer.add_agreed();
         setting.set_key(key);
         setting.set_value(value);
     }

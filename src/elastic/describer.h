@@ -1,6 +1,6 @@
 // The giving end of "what is trained here?": whoever is linked, and so was let in, may ask before it joins.
 //
-//   newcomer ── RunAsk ──► Describer ── RunAnswer: the run's identity, the description's hash ──► newcomer
+//   newcomer ── RunAsk ──► Describer ── RunAnswer: what members need alike, the description's hash ──► newcomer
 //                                    ── the description, as bulk data ──►
 //
 // What a description says is not known here; src/node/description.h makes and reads them.
@@ -26,8 +26,8 @@ inline constexpr std::size_t max_description_bytes = 64 << 20;
 
 class Describer {
 public:
-    // An error instead of the encoded description is told to those who ask for it.
-    Describer(run::Identity identity, Result<std::string> description);
+    // `agreed`: what members need alike. An error instead of the encoded description is told to those who ask for it.
+    Describer(run::Identity agreed, Result<std::string> description);
     ~Describer();
     Describer(const Describer&) = delete;
     Describer& operator=(const Describer&) = delete;
@@ -43,7 +43,7 @@ public:
 private:
     void give(NodeId to, std::uint64_t transfer);
 
-    run::Identity identity_;
+    run::Identity agreed_;
     std::shared_ptr<const std::string> description_;  // null: there is none, because of
     std::string refusal_;
     Digest hash_{};

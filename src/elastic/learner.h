@@ -5,6 +5,7 @@
 #include "cluster/view.h"
 #include "state/update.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,8 +34,9 @@ public:
 
     // Adds the part of R(step) that these samples make to `into`, range by range in their order (so that whoever
     // computes the same gets the same bits), and brings what else R(step) says of this member up to date. Called at
-    // least once per view under which a step is done, even without samples. An error: this node cannot go on.
-    [[nodiscard]] virtual Result<void> compute(const Task& task, std::span<float> into) = 0;
+    // least once per view under which a step is done, even without samples. How long the samples took, without what
+    // else there was to do. An error: this node cannot go on.
+    [[nodiscard]] virtual Result<std::chrono::nanoseconds> compute(const Task& task, std::span<float> into) = 0;
     // Applies R(step), which came about under `view`, and whose digest this is. The lineage of the state then.
     [[nodiscard]] virtual cluster::Name apply(std::uint64_t step, const cluster::View& view,
                                               std::span<const float> result, const state::ResultDigest& digest) = 0;

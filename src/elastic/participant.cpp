@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double speed_gain = 0.3;
+constexpr unsigned enough_to_know = 5;  // measurements, before others hear of it
 
 fs::path unstable_path(const state::CheckpointFolder& checkpoints) {
     return checkpoints.folder / "unstable";
@@ -36,6 +37,7 @@ Result<std::unique_ptr<Participant>> Participant::open(net::asio::io_context& lo
     if (!steps.empty())
         options.checkpoint =
             cluster::Checkpoint{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
+    options.settings = run::hash(run::shared_settings(trainer.run()));
     return std::unique_ptr<Participant>(
         new Participant(loop, key, credential, options, trainer, checkpoints, description, observer));
 }
@@ -60,7 +62,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
           {.synced = [this](const StateLabel& state, const cluster::Name& root) { state_synced(state, root); },
            .rolled = [this](const StateLabel& state, const state::StepRecord& record) { state_rolled(state, record); },
            .note = [this](const std::string& text) { note(text); }}),
-      describer_(trainer.identity(), description),
+      describer_(trainer.agreed(), description),
       member_(loop, key, credential, run::hash(trainer.identity()), options, *this, steps_) {
     steps_.connect(member_);
     donor_.connect(member_);
@@ -212,7 +214,10 @@ void Participant::state_synced(const StateLabel& state, const cluster::Name& roo
     save_if_due();
     end_join_if_there();
     // Who was let in and lost track has pulled the state once more.
-    if (first_step_) return member_.tell(cluster::Applied{state.applied - 1});
+    if (first_step_) {
+        if (state.applied > 0) member_.tell(cluster::Applied{state.applied - 1});
+        return;
+    }
     // When all is over there is no step any more to be let in for.
     if (state.applied <= static_cast<std::uint64_t>(trainer_.run().train.steps))
         member_.tell(cluster::Synced{.applied = state.applied, .root = root});
@@ -232,6 +237,7 @@ void Participant::set_checkpoints_aside(std::uint64_t applied) {
 }
 
 void Participant::state_rolled(const StateLabel& state, const state::StepRecord& record) {
+    if (stopped_) return;
     steps_.follow(state);
     thread_.change([this, state] { trainer_.arrive(state.applied, state.lineage); }, [] {});
     Outcome outcome;
@@ -258,6 +264,7 @@ void Participant::end_join() {
 // ---- steps
 
 void Participant::step_applied(const AppliedStep& step) {
+    if (stopped_) return;
     const Outcome outcome = trainer_.outcome();
     const StateLabel state = steps_.label();
     const StateLabel before{.applied = step.step, .lineage = step.before};
@@ -275,7 +282,10 @@ void Participant::step_applied(const AppliedStep& step) {
         astray_ = true;
         unstable_.reset();
         set_checkpoints_aside(agreed_);
-        return member_.tell(cluster::WentAstray{});
+        member_.tell(cluster::WentAstray{});
+        // The others may have gone in the meantime: then this state is the only one.
+        if (member_.core().role() == cluster::Role::active) astray_ = false;
+        return;
     }
     if (outcome.root) {
         agreed_ = before.applied;
@@ -285,11 +295,13 @@ void Participant::step_applied(const AppliedStep& step) {
     save_if_due();
 }
 
-// Shares follow measured speed.
+// Shares follow measured speed. What is computed first takes longer than what follows.
 void Participant::computed(std::uint64_t samples, std::chrono::nanoseconds took) {
+    if (computed_++ == 0) return;
     const double seconds = std::chrono::duration<double>(took).count();
     const double now = static_cast<double>(samples) / std::max(seconds, 1e-6);
     samples_per_s_ += (samples_per_s_ > 0.0 ? speed_gain : 1.0) * (now - samples_per_s_);
+    if (computed_ < enough_to_know) return;
     // Speeds are agreed in whole samples per second; a slower node than that is still a node.
     const auto speed = static_cast<std::uint32_t>(std::clamp(std::llround(samples_per_s_), 1LL, 4'000'000'000LL));
     if (cluster::speeds_agree(speed, told_speed_)) return;

@@ -140,6 +140,7 @@ private:
     bool astray_ = false;                      // what is in memory is not the cluster's, and nothing to be saved
     bool awaits_sync_ = false;                 // the join begins when nothing is being computed any more
     std::optional<std::uint64_t> first_step_;  // this joiner was let in for
+    unsigned computed_ = 0;                    // times that samples were
     double samples_per_s_ = 0.0;
     std::uint32_t told_speed_ = 0;
     std::uint64_t synced_ = 0;  // steps of the state that donors said is stable

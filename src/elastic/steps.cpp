@@ -173,8 +173,7 @@ void Steps::compute(std::vector<SampleRange> more) {
         Learner::Task task;
         std::vector<SampleRange> more;
         Vector gradient;
-        Result<void> done;
-        std::chrono::nanoseconds took{0};
+        Result<std::chrono::nanoseconds> took = std::chrono::nanoseconds{0};
     };
     const auto job = std::make_shared<Job>();
     job->more = std::move(more);
@@ -186,16 +185,11 @@ void Steps::compute(std::vector<SampleRange> more) {
                  .more = job->more,
                  .ready = teller_of_ready_parts()};
     thread_.compute(
-        [this, job] {
-            const auto begun = std::chrono::steady_clock::now();
-            job->done = learner_.compute(job->task, *job->gradient);
-            job->took = std::chrono::steady_clock::now() - begun;
-        },
-        unless_replaced([this, job] {
-            if (!job->done) return callbacks_.failed(job->done.error());
+        [this, job] { job->took = learner_.compute(job->task, *job->gradient); }, unless_replaced([this, job] {
+            if (!job->took) return callbacks_.failed(job->took.error());
             std::uint64_t samples = 0;
             for (const SampleRange range : job->more) samples += range.end - range.begin;
-            if (samples > 0) callbacks_.computed(samples, job->took);
+            if (samples > 0 && job->took->count() > 0) callbacks_.computed(samples, *job->took);
             waits_since_ = std::chrono::steady_clock::now();
             if (held_.gradient != job->gradient) return;
             held_.ranges.insert(held_.ranges.end(), job->more.begin(), job->more.end());

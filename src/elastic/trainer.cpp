@@ -238,10 +238,18 @@ Result<std::optional<compute::Measure>> Trainer::evaluate_part(const Task& task)
     return std::optional(evaluated_->measure);
 }
 
-Result<void> Trainer::compute(const Task& task, std::span<float> into) {
+run::Identity Trainer::agreed() const {
+    run::Identity all = run::shared_settings(run_);
+    all.insert(identity_.begin(), identity_.end());
+    return all;
+}
+
+Result<std::chrono::nanoseconds> Trainer::compute(const Task& task, std::span<float> into) {
     CHAOS_ASSERT(into.size() == result_shape().floats() && task.step >= progress_.step);
     if (task.first) given_ = {};
+    std::chrono::nanoseconds took{0};
     if (!task.more.empty() && !is_over(task.step)) {
+        const auto begun = std::chrono::steady_clock::now();
         for (const SampleRange& range : task.more) {
             const bool last = &range == &task.more.back();
             CHAOS_TRY(const double loss, add_gradient(task.step, range, into, last ? task.ready : [](std::size_t) {}));
@@ -249,15 +257,16 @@ Result<void> Trainer::compute(const Task& task, std::span<float> into) {
             given_.loss = (given_.loss * given_.samples + loss * count) / (given_.samples + count);
             given_.samples += count;
         }
+        took = std::chrono::steady_clock::now() - begun;
         const state::ResultDigest digest =
             state::digest_result(into.first(into.size() - tally_floats), engine_->manifest().parameter_elements());
         given_.norm = digest.norm * static_cast<double>(run_.train.batch) / given_.samples;
         if (!digest.finite_buffers) given_.norm = std::numeric_limits<double>::quiet_NaN();
     }
-    if (verification_due(task.step, *task.view)) given_.state = told_bits_of(root());
+    given_.state = verification_due(task.step, *task.view) ? told_bits_of(root()) : 0.0F;
     CHAOS_TRY(const std::optional<compute::Measure> held_out, evaluate_part(task));
     write_tally(into.last(tally_floats), place_of(*task.view, task.self), given_, held_out);
-    return {};
+    return took;
 }
 
 cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
@@ -281,7 +290,9 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
     record.result_hash = digest.hash;
     outcome_.culprit = culprit_of(tally, view);
     outcome_.offenders = offenders_of(tally, view);
-    outcome_.skipped = outcome_.culprit || !std::isfinite(digest.norm) || !digest.finite_buffers;
+    // Whoever believes the run to be over contributes nothing: a sum without all samples is no gradient of the batch.
+    outcome_.incomplete = tally.samples != static_cast<double>(run_.train.batch);
+    outcome_.skipped = outcome_.culprit || outcome_.incomplete || !std::isfinite(digest.norm) || !digest.finite_buffers;
     record.scalars = outcome_.skipped ? state::skipped_update : state::update_scalars(run_, step, record.norm);
     state::apply_update(run_.optimizer, engine_->manifest(), record.scalars, result.first(result.size() - tally_floats),
                         engine_->arena());

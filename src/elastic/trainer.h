@@ -32,6 +32,7 @@ namespace chaos::elastic {
 // What came of a step that was done with others.
 struct Outcome {
     state::StepRecord record;
+    bool incomplete = false;                        // not all samples of the batch are in it, and so it was skipped
     bool skipped = false;                           // the update: what was contributed is of no use
     std::optional<NodeId> culprit;                  // ... by this member
     std::vector<NodeId> offenders = {};             // ... and it is clear that the fault is theirs
@@ -53,6 +54,8 @@ public:
     // The run with every default resolved: vocabulary, classes, threads, shape of an initial model.
     [[nodiscard]] const run::Run& run() const { return run_; }
     [[nodiscard]] const run::Identity& identity() const { return identity_; }
+    // With all that members of one cluster need alike.
+    [[nodiscard]] run::Identity agreed() const;
     // After resume(), `threads` is the number that computed the checkpoint.
     [[nodiscard]] const state::Progress& progress() const { return progress_; }
     [[nodiscard]] const data::Dataset& dataset() const { return *dataset_; }
@@ -75,7 +78,7 @@ public:
     [[nodiscard]] ResultShape result_shape() const;
     // After the run's last step there is one more in which nothing is computed: that it completes tells everybody that
     // all have applied the last one.
-    [[nodiscard]] Result<void> compute(const Task& task, std::span<float> into) override;
+    [[nodiscard]] Result<std::chrono::nanoseconds> compute(const Task& task, std::span<float> into) override;
     [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
                                       const state::ResultDigest& digest) override;
     // That last step, and what would come after it.

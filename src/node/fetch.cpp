@@ -20,7 +20,7 @@ using net::Transfers;
 using Clock = std::chrono::steady_clock;
 
 struct Fetched {
-    run::Identity identity;
+    run::Identity agreed;
     std::optional<Description> description;
 };
 
@@ -59,7 +59,7 @@ private:
         std::uint64_t transfer = 0;
         std::optional<Digest> hash;  // as announced
         std::optional<Transfers::Arrived> arrived;
-        run::Identity identity;
+        run::Identity agreed;
     };
 
     void reached(NodeId) override { ask_next(); }
@@ -70,7 +70,7 @@ private:
 
     void ask_next() {
         if (question_ || fetched_ || there().empty()) return;
-        question_ = Question{.peer = there().front(), .transfer = 0, .hash = {}, .arrived = {}, .identity = {}};
+        question_ = Question{.peer = there().front(), .transfer = 0, .hash = {}, .arrived = {}, .agreed = {}};
         if (whole_)
             question_->transfer = transfers_.expect(question_->peer, elastic::max_description_bytes,
                                                     [this](const Transfers::Arrived& content) {
@@ -103,9 +103,9 @@ private:
         if (!work || !work->has_run_answer() || !question_ || question_->peer != from) return;
         const wire::RunAnswer& answer = work->run_answer();
         if (answer.transfer() != question_->transfer) return;
-        for (const wire::Setting& setting : answer.identity()) question_->identity[setting.key()] = setting.value();
+        for (const wire::Setting& setting : answer.agreed()) question_->agreed[setting.key()] = setting.value();
         if (!whole_) {
-            fetched_ = Fetched{.identity = question_->identity, .description = {}};
+            fetched_ = Fetched{.agreed = question_->agreed, .description = {}};
             return;
         }
         if (!answer.refusal().empty()) return give_up_on(from, answer.refusal());
@@ -123,7 +123,7 @@ private:
         if (sha256(bytes) != *question_->hash) return give_up_on(peer, "what it sent is not what it announced");
         Result<Description> description = decode_description(bytes);
         if (!description) return give_up_on(peer, "what it sent makes no sense: " + description.error().message);
-        fetched_ = Fetched{.identity = description->identity, .description = std::move(*description)};
+        fetched_ = Fetched{.agreed = {}, .description = std::move(*description)};
     }
 
     // ---- bulk data
@@ -153,10 +153,10 @@ Result<Description> fetch_description(net::asio::io_context& loop, const net::Se
     return std::move(*fetched.description);
 }
 
-Result<run::Identity> fetch_identity(net::asio::io_context& loop, const net::SecretKey& key,
-                                     const net::Credential& credential, const FetchOptions& options) {
+Result<run::Identity> fetch_agreed(net::asio::io_context& loop, const net::SecretKey& key,
+                                   const net::Credential& credential, const FetchOptions& options) {
     CHAOS_TRY(Fetched fetched, Fetcher(loop, key, credential, options, false).run());
-    return std::move(fetched.identity);
+    return std::move(fetched.agreed);
 }
 
 }  // namespace chaos::node

@@ -24,8 +24,8 @@ struct FetchOptions {
 // runs; if the loop is stopped, that is an error. All links are closed afterwards.
 [[nodiscard]] Result<Description> fetch_description(net::asio::io_context& loop, const net::SecretKey& key,
                                                     const net::Credential& credential, const FetchOptions& options);
-// Only what the run's name is the hash of: for who has the run and wants to know whether it is that one.
-[[nodiscard]] Result<run::Identity> fetch_identity(net::asio::io_context& loop, const net::SecretKey& key,
-                                                   const net::Credential& credential, const FetchOptions& options);
+// Only what its members need alike: for who has the run and wants to know whether it is that one.
+[[nodiscard]] Result<run::Identity> fetch_agreed(net::asio::io_context& loop, const net::SecretKey& key,
+                                                 const net::Credential& credential, const FetchOptions& options);
 
 }  // namespace chaos::node

@@ -54,6 +54,7 @@ Result<std::unique_ptr<Node>> Node::open(boost::asio::io_context& loop, const ne
     std::unique_ptr<Node> node(new Node(loop, options, trainer, std::move(journal), std::move(callbacks)));
     live::Options live = options.live;
     live.folder = options.dir;
+    live.contacts = options.join;
     const auto described = [&]() -> Result<std::string> {
         if (!options.description.empty()) return options.description;
         CHAOS_TRY(const Description description, describe(options.run_file, trainer));
@@ -90,6 +91,9 @@ Result<void> Node::start() {
                                   .threads = static_cast<std::uint64_t>(trainer_.run().train.threads),
                                   .version = options_.version});
     write(elastic::journal::Restored{.applied = state.applied, .lineage = state.lineage});
+    if (journal_.torn_bytes() > 0)
+        note("the last " + std::to_string(journal_.torn_bytes()) +
+             " bytes of the journal were no whole entry, and are cut off");
     if (!options_.join.empty()) {
         tell("joins", "asks to be let in");
         member.join(options_.join);
@@ -146,7 +150,9 @@ void Node::applied(const elastic::Outcome& outcome, const StateLabel& state, ela
         loss_ = outcome.record.loss;
     }
     if (outcome.skipped) {
-        const std::string why = "what was contributed is not finite, or far beyond what the others found";
+        const std::string why = outcome.incomplete && !outcome.culprit
+                                    ? "not all of its samples were contributed"
+                                    : "what was contributed is not finite, or far beyond what the others found";
         write(elastic::journal::Skipped{
             .step = outcome.record.step, .view = outcome.record.view, .node = outcome.culprit, .why = why});
         tell("skipped",
@@ -229,7 +235,7 @@ void Node::saved(std::uint64_t step, const std::filesystem::path& path) {
 
 void Node::excluded(const std::string& why, bool final) {
     write(elastic::journal::Excluded{why});
-    tell("excluded", "is out: " + why + (final ? "" : "; asks to be let in again"));
+    tell("excluded", "is out: " + why + (final || !leaving_.empty() ? "" : "; asks to be let in again"));
     for (const Wish& wish : wishes_) wish.reply.refuse("this node is out: " + why);
     wishes_.clear();
     if (final) end(Error{"this node is out for good: " + why});

@@ -105,10 +105,13 @@ Result<void> Member::run() {
     // There is always something that the loop waits for, until it is stopped.
     const auto guard = asio::make_work_guard(loop_);
     while (!ended_) {
-        if (session_.ready())
+        if (session_.ready()) {
             session_.compute();
-        else
+            // A division may end as soon as it begins, again and again, until something is heard that changes it.
+            loop_.poll();
+        } else {
             loop_.run_one();
+        }
     }
     member_.stop();
     return *ended_;

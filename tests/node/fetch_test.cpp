@@ -73,7 +73,7 @@ TEST_F(Fetch, WhatAMemberDescribesArrivesAndTheLinkEnds) {
 TEST_F(Fetch, TheIdentityAloneIsToldEvenWhereTheRestCannotBe) {
     Teacher member(loop, {{"train.batch", "8"}}, Error{"it is too large"});
     options.addresses = {member.address};
-    const auto identity = fetch_identity(loop, key, credential, options);
+    const auto identity = fetch_agreed(loop, key, credential, options);
     ASSERT_TRUE(identity) << identity.error().message;
     EXPECT_EQ(*identity, (run::Identity{{"train.batch", "8"}}));
 }
