@@ -124,7 +124,9 @@ TEST_F(ModelGeneratorTest, SaysWhatTheReferenceSays) {
             const Finished finished = all[i]->finished();
             EXPECT_EQ(finished.reason, Finished::Reason::length);
             EXPECT_EQ(finished.prompt_tokens, cases[i]["ids"].size());
-            EXPECT_EQ(cases[i]["prompt"].get<std::string>() + all[i]->text(), cases[i]["greedy_text"]) << name;
+            EXPECT_EQ(cases[i]["prompt"].get<std::string>() + all[i]->text(),
+                      cases[i]["greedy_text"].get<std::string>())
+                << name;
         }
         EXPECT_EQ(generator_->load().running, 0U);
         EXPECT_GT(generator_->load().batches, 0U);
