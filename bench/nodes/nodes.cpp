@@ -159,6 +159,18 @@ std::string NodeProcess::last_words() {
     return text + process_.err();
 }
 
+Result<std::uint64_t> compute_again(const std::vector<std::filesystem::path>& dirs,
+                                    const std::filesystem::path& run_file, bool toy) {
+    std::vector<std::string> command = {chaos_program(), "replay"};
+    if (toy) command.insert(command.begin(), {"env", "CHAOS_PLUGIN=" + toy_plugin().string()});
+    for (const std::filesystem::path& dir : dirs) command.push_back(dir);
+    command.insert(command.end(), {"--run", run_file.string()});
+    CHAOS_TRY(const std::string told, testbed::run_program(command));
+    const std::size_t words = told.find(" steps computed again: equal bits");
+    if (words == std::string::npos) return Error{"the run computed again is another one: " + told};
+    return std::stoull(told.substr(told.rfind('\n', words) + 1));
+}
+
 std::string toy_run_text(std::uint64_t state_bytes, std::uint64_t batch, std::uint64_t steps) {
     std::ostringstream text;
     text << "[model]\nkind = \"mlp\"\nhidden = [" << hidden_for(state_bytes) << "]\n"

@@ -95,6 +95,10 @@ private:
     std::vector<Line> lines_;
 };
 
+// Computes the run of nodes again, from the journals in their folders: how many steps there are, all with the same bits.
+[[nodiscard]] Result<std::uint64_t> compute_again(const std::vector<std::filesystem::path>& dirs,
+                                                  const std::filesystem::path& run_file, bool toy);
+
 // A run for the toy engine (bench/toy_engine/plugin.cpp) whose state, optimizer included, has about so many bytes.
 [[nodiscard]] std::string toy_run_text(std::uint64_t state_bytes, std::uint64_t batch, std::uint64_t steps);
 // How many bytes it has exactly.

@@ -4,7 +4,6 @@
 #include "elastic/journal_check.h"
 #include "nodes/sever.h"
 #include "report.h"
-#include "testbed/process.h"
 
 #include <algorithm>
 #include <csignal>
@@ -511,8 +510,7 @@ Result<void> Soak::end() {
     say("tells all to leave");
     for (const std::string& name : names_) report_.steps = std::max(report_.steps, last_step(cluster_.node(name)));
     for (const std::string& name : names_) cluster_.node(name).process().signal(SIGINT);
-    std::vector<std::string> again = {chaos_program(), "replay"};
-    if (options_.run.empty()) again.insert(again.begin(), {"env", "CHAOS_PLUGIN=" + toy_plugin().string()});
+    std::vector<std::filesystem::path> dirs;
     elastic::JournalCheck check;
     for (const std::string& name : names_) {
         NodeProcess& node = cluster_.node(name);
@@ -524,7 +522,7 @@ Result<void> Soak::end() {
             return {};
         };
         CHAOS_CHECK(elastic::read_journal(cluster_.dir(name) / "journal", add));
-        again.push_back(cluster_.dir(name));
+        dirs.push_back(cluster_.dir(name));
     }
     const elastic::CheckReport checked = check.finish();
     if (!checked.sound()) {
@@ -535,11 +533,7 @@ Result<void> Soak::end() {
     report_.faults = happened_;
     report_.views = checked.views;
     say("all invariants held; computes the run again");
-    again.insert(again.end(), {"--run", (options_.folder / "run.toml").string()});
-    CHAOS_TRY(const std::string told, testbed::run_program(again));
-    const std::size_t words = told.find(" steps computed again: equal bits");
-    if (words == std::string::npos) return Error{"the run computed again is another one: " + told};
-    report_.replayed = std::stoull(told.substr(told.rfind('\n', words) + 1));
+    CHAOS_TRY(report_.replayed, compute_again(dirs, options_.folder / "run.toml", options_.run.empty()));
     return {};
 }
 

@@ -33,7 +33,7 @@ using bench::id_of;
 class ToyLearner final : public elastic::Learner {
 public:
     explicit ToyLearner(const ToyCluster& cluster) : cluster_(cluster) {}
-    [[nodiscard]] Result<void> compute(const Task& task, std::span<float> into) override;
+    [[nodiscard]] Result<std::chrono::nanoseconds> compute(const Task& task, std::span<float> into) override;
     [[nodiscard]] cluster::Name apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
                                       const state::ResultDigest& digest) override;
     void restore(const cluster::Name& lineage) { lineage_ = lineage; }
