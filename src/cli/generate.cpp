@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
+#include "cli/quantities.h"
 #include "infer/model_text.h"
 #include "infer/scheduler.h"
 #include "infer/stop_strings.h"
