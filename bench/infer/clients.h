@@ -1,5 +1,6 @@
-// What a server gives to several clients at once that all stream texts of the same length: tokens per second in total
-// against what one client gets, and how evenly 32 clients share them.
+// What a server with its usual settings gives to several clients at once that all stream texts of the same length:
+// tokens per second in total against what one client gets; and how evenly 32 clients share them that ask for one text
+// after the other, most of whom wait for their turn at any time.
 #pragma once
 
 #include "base/result.h"

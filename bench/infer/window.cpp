@@ -1,6 +1,7 @@
 #include "window.h"
 
 #include "infer/direct_reader.h"
+#include "infer/engine.h"
 #include "infer/huge_pages.h"
 #include "infer/packing.h"
 #include "machine.h"
@@ -21,10 +22,23 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-Result<json> generate(const fs::path& model, const fs::path& cache, std::uint64_t budget_bytes, int tokens) {
+// Keys and values of so many tokens take a good part of the smallest budget, and the prompt is several full batches of
+// the engine, which is what needs the most memory beside weights.
+constexpr std::size_t context = 1024;
+constexpr std::size_t measured_tokens = 16;
+
+std::string prompt_ids() {
+    constexpr std::size_t count = context - measured_tokens;
+    static_assert(count >= infer::Engine::max_tokens);
+    std::string ids = "1";
+    for (std::size_t i = 1; i < count; ++i) ids += "," + std::to_string(1 + i * 7919 % 8000);
+    return ids;
+}
+
+Result<json> generate(const fs::path& model, const fs::path& cache, std::uint64_t budget_bytes, std::size_t tokens) {
     std::vector<std::string> arguments = {
-        CHAOS_PROGRAM,          "generate",         model.string(), "--ids",  "1,2,3,4", "--max-tokens",
-        std::to_string(tokens), "--no-speculation", "--ignore-eos", "--json", "--cache", cache.string()};
+        CHAOS_PROGRAM,          "generate",         model.string(), "--ids",  prompt_ids(), "--max-tokens",
+        std::to_string(tokens), "--no-speculation", "--ignore-eos", "--json", "--cache",    cache.string()};
     if (budget_bytes > 0) {
         arguments.emplace_back("--memory");
         arguments.push_back(std::to_string(budget_bytes / 1000) + "kB");
@@ -93,16 +107,16 @@ Result<void> measure_window(bool quick, Findings& findings) {
         const fs::path packed = fs::directory_iterator(cache)->path();
         // What is compared takes turns, so that it meets the same neighbours.
         for (int round = 0; round < (quick ? 1 : 3); ++round) {
-            CHAOS_TRY(const json whole, generate(model, cache, 0, 16));
+            CHAOS_TRY(const json whole, generate(model, cache, 0, measured_tokens));
             // Before and after: disks of shared machines give more for a moment than they can keep up.
             CHAOS_TRY(const double before, disk_rate(packed, 1.0));
-            CHAOS_TRY(const json windowed, generate(model, cache, budget, 16));
+            CHAOS_TRY(const json windowed, generate(model, cache, budget, measured_tokens));
             CHAOS_TRY(const double after, disk_rate(packed, 1.0));
             rate = (before + after) / 2.0;
             const json& window = windowed["window"];
             computed = seconds_per_token(whole);
             taken = seconds_per_token(windowed);
-            streamed = window["streamed_bytes_per_token"].get<double>();
+            streamed = window["read_bytes_per_token"].get<double>();
             peak = std::max(peak, window["peak_resident_bytes"].get<double>());
             ratios.push_back(taken / std::max(computed, streamed / rate));
             forecasts.push_back(taken / window["expected_seconds_per_token"].get<double>());

@@ -2,11 +2,11 @@
 
 #include "base/file.h"
 #include "base/words.h"
+#include "cli/quantities.h"
 #include "run/entries.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <span>
@@ -18,20 +18,12 @@ namespace {
 
 using run::Entry;
 
-struct Unit {
-    std::string_view name;
-    double size;
-};
-constexpr std::array<Unit, 8> bytes{
-    {{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}}};
-constexpr std::array<Unit, 6> rates{
-    {{"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"kb/s", 125.0}, {"Mb/s", 125e3}, {"Gb/s", 125e6}}};
-constexpr std::array<Unit, 4> times{{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
-
 // What a device is that does not say otherwise, beside the defaults of TensorDevice.
 constexpr std::uint64_t usual_program_bytes = 60'000'000;
 constexpr std::uint64_t usual_message_ns = 15'000;
 constexpr std::uint64_t usual_phase_ns = 20'000;
+// Plans multiply these.
+constexpr std::uint64_t most_of_a_quantity = 1'000'000'000'000'000;
 constexpr std::int64_t most_devices = static_cast<std::int64_t>(plan::max_tensor_devices);
 
 struct Link {
@@ -51,7 +43,7 @@ private:
     [[nodiscard]] Error at(const Entry& entry, const std::string& what) const {
         return Error{run::place(name_, entry.line) + entry.key + " " + what};
     }
-    Result<std::uint64_t> number(const Entry& entry, std::span<const Unit> units, const std::string& example) const;
+    Result<std::uint64_t> number(const Entry& entry, Quantity quantity, const std::string& example) const;
     Result<void> unknown(const Entry& entry, std::string_view key, std::span<const std::string_view> keys) const;
     Result<void> read_device_key(const Entry& entry, const std::string& device, const std::string& key);
     Result<void> read_link_key(const Entry& entry, std::span<const std::string> path);
@@ -73,22 +65,11 @@ private:
     std::map<std::string, std::uint32_t> index_;
 };
 
-Result<std::uint64_t> Reader::number(const Entry& entry, std::span<const Unit> units,
-                                     const std::string& example) const {
-    const Error error = at(entry, "must be " + example);
+Result<std::uint64_t> Reader::number(const Entry& entry, Quantity quantity, const std::string& example) const {
     const auto* text = std::get_if<std::string>(&entry.value.content);
-    if (text == nullptr) return error;
-    double value = 0.0;
-    const char* end = text->data() + text->size();
-    const auto [unit, failed] = std::from_chars(text->data(), end, value);
-    const char* begin = unit;
-    while (begin != end && *begin == ' ') ++begin;
-    const std::string_view word(begin, static_cast<std::size_t>(end - begin));
-    const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& one) { return one.name == word; });
-    if (failed != std::errc() || found == units.end()) return error;
-    value *= found->size;
-    if (!(value >= 0.0 && value <= 1e15)) return error;
-    return static_cast<std::uint64_t>(value);
+    const auto value = text != nullptr ? parse_quantity(*text, quantity) : std::nullopt;
+    if (!value || *value > most_of_a_quantity) return at(entry, "must be " + example);
+    return *value;
 }
 
 Result<void> Reader::unknown(const Entry& entry, std::string_view key, std::span<const std::string_view> keys) const {
@@ -108,22 +89,22 @@ Result<void> Reader::read_device_key(const Entry& entry, const std::string& devi
             return at(entry, "must be a number from 1 to " + std::to_string(most_devices));
         kinds_[device].count = *count;
     } else if (key == "memory") {
-        CHAOS_TRY(one.memory_bytes, number(entry, bytes, size));
+        CHAOS_TRY(one.memory_bytes, number(entry, Quantity::bytes, size));
     } else if (key == "speed") {
-        CHAOS_TRY(one.weight_bytes_per_s, number(entry, rates, rate));
+        CHAOS_TRY(one.weight_bytes_per_s, number(entry, Quantity::bytes_per_second, rate));
     } else if (key == "disk") {
-        CHAOS_TRY(one.disk_bytes_per_s, number(entry, rates, rate));
+        CHAOS_TRY(one.disk_bytes_per_s, number(entry, Quantity::bytes_per_second, rate));
     } else if (key == "network") {
-        CHAOS_TRY(one.egress_bytes_per_s, number(entry, rates, rate));
+        CHAOS_TRY(one.egress_bytes_per_s, number(entry, Quantity::bytes_per_second, rate));
         one.ingress_bytes_per_s = one.egress_bytes_per_s;
     } else if (key == "program") {
-        CHAOS_TRY(one.program_bytes, number(entry, bytes, size));
+        CHAOS_TRY(one.program_bytes, number(entry, Quantity::bytes, size));
     } else if (key == "message") {
-        CHAOS_TRY(one.message_ns, number(entry, times, time));
+        CHAOS_TRY(one.message_ns, number(entry, Quantity::nanoseconds, time));
     } else if (key == "phase") {
-        CHAOS_TRY(one.phase_ns, number(entry, times, time));
+        CHAOS_TRY(one.phase_ns, number(entry, Quantity::nanoseconds, time));
     } else if (key == "prompt") {
-        CHAOS_TRY(one.prompt_bytes_per_s, number(entry, rates, rate));
+        CHAOS_TRY(one.prompt_bytes_per_s, number(entry, Quantity::bytes_per_second, rate));
     } else {
         constexpr std::array<std::string_view, 9> keys{"count",   "memory",  "speed", "disk",  "network",
                                                        "program", "message", "phase", "prompt"};
@@ -134,9 +115,9 @@ Result<void> Reader::read_device_key(const Entry& entry, const std::string& devi
 
 Result<void> Reader::read_link(const Entry& entry, const std::string& key, Link& link) const {
     if (key == "rate") {
-        CHAOS_TRY(link.rate, number(entry, rates, "a rate like \"1Gb/s\" or \"125MB/s\""));
+        CHAOS_TRY(link.rate, number(entry, Quantity::bytes_per_second, "a rate like \"1Gb/s\" or \"125MB/s\""));
     } else if (key == "delay") {
-        CHAOS_TRY(link.delay, number(entry, times, "a time like \"0.2ms\" or \"50us\""));
+        CHAOS_TRY(link.delay, number(entry, Quantity::nanoseconds, "a time like \"0.2ms\" or \"50us\""));
     } else {
         constexpr std::array<std::string_view, 2> keys{"rate", "delay"};
         return unknown(entry, key, keys);

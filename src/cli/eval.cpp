@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/progress.h"
+#include "cli/quantities.h"
 #include "infer/evaluate.h"
 #include "infer/model_text.h"
 

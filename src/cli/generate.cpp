@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
+#include "cli/quantities.h"
 #include "infer/model_text.h"
 #include "infer/scheduler.h"
 #include "infer/stop_strings.h"
@@ -40,9 +41,10 @@ class Answer {
 public:
     using Clock = std::chrono::steady_clock;
 
-    // `tokenizer` null: numbers are shown.
-    Answer(const text::Tokenizer* tokenizer, std::span<const TokenId> prompt, const GenerateOptions& options)
-        : stop_(options.stop), quiet_(options.json) {
+    // `tokenizer` null: numbers are shown. `window` null: the model has none.
+    Answer(const text::Tokenizer* tokenizer, const infer::Window* window, std::span<const TokenId> prompt,
+           const GenerateOptions& options)
+        : window_(window), stop_(options.stop), quiet_(options.json) {
         if (tokenizer == nullptr) return;
         decoder_.emplace(*tokenizer);
         // The text goes on as it does behind the prompt.
@@ -71,12 +73,22 @@ public:
         const double took = std::chrono::duration<double>(last_ - first_).count();
         return took > 0.0 ? static_cast<double>(ids_.size() - 1) / took : 0.0;
     }
+    // Of the same tokens.
+    [[nodiscard]] double read_bytes_per_token() const {
+        return ids_.size() > 1
+                   ? static_cast<double>(last_read_bytes_ - first_read_bytes_) / static_cast<double>(ids_.size() - 1)
+                   : 0.0;
+    }
 
 private:
     bool take(TokenId token, bool last) {
         ids_.push_back(token);
         last_ = Clock::now();
-        if (ids_.size() == 1) first_ = last_;
+        last_read_bytes_ = window_ != nullptr ? window_->read_bytes() : 0;
+        if (ids_.size() == 1) {
+            first_ = last_;
+            first_read_bytes_ = last_read_bytes_;
+        }
         if (last) return true;  // the end is not part of the text
         if (!decoder_) {
             say((ids_.size() > 1 ? "," : "") + std::to_string(token));
@@ -92,6 +104,7 @@ private:
         std::fflush(stdout);
     }
 
+    const infer::Window* window_;
     std::optional<text::StreamingDecoder> decoder_;
     infer::StopStrings stop_;
     bool quiet_ = false;
@@ -101,6 +114,8 @@ private:
     Clock::time_point begin_ = Clock::now();
     Clock::time_point first_ = begin_;
     Clock::time_point last_ = begin_;
+    std::uint64_t first_read_bytes_ = 0;
+    std::uint64_t last_read_bytes_ = 0;
 };
 
 void print_json(const Answer& answer, std::span<const TokenId> prompt, bool text, const infer::Scheduler& scheduler,
@@ -112,7 +127,10 @@ void print_json(const Answer& answer, std::span<const TokenId> prompt, bool text
                    {"tokens_per_second", answer.tokens_per_second()},
                    {"guessed_tokens", scheduler.guessed()},
                    {"guessed_right", scheduler.guessed_right()}};
-    if (loaded.forecast) result["window"] = window_json(loaded);
+    if (loaded.forecast) {
+        result["window"] = window_json(loaded);
+        result["window"]["read_bytes_per_token"] = answer.read_bytes_per_token();
+    }
     if (text) result["text"] = answer.text();
     std::printf("%s\n", result.dump().c_str());
 }
@@ -153,7 +171,7 @@ Result<void> generate(const GenerateOptions& options) {
                   *loaded->engine,
                   {.sequences = 1, .context = context, .kv_type = kv_type, .speculate = !options.no_speculation}));
     const std::vector<TokenId> prompt = request.prompt;
-    Answer answer(tokenizer ? &*tokenizer : nullptr, prompt, options);
+    Answer answer(tokenizer ? &*tokenizer : nullptr, loaded->model->window(), prompt, options);
     CHAOS_CHECK(scheduler.submit(std::move(request), answer.listener(loaded->model->config(), options.ignore_eos)));
     while (scheduler.step()) {
     }

@@ -1,12 +1,11 @@
 #include "cli/loaded_model.h"
 
 #include "cli/progress.h"
+#include "cli/quantities.h"
 #include "infer/packed_file.h"
 
 #include <unistd.h>
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -140,47 +139,6 @@ nlohmann::json window_json(const LoadedModel& loaded) {
             {"expected_seconds_per_token", forecast.token_s()},
             {"waited_seconds", window.waited_s()},
             {"peak_resident_bytes", peak ? nlohmann::json(*peak) : nlohmann::json()}};
-}
-
-Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option) {
-    double number = 0.0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    constexpr std::array<std::pair<std::string_view, double>, 8> units = {{{"kB", 1e3},
-                                                                           {"MB", 1e6},
-                                                                           {"GB", 1e9},
-                                                                           {"TB", 1e12},
-                                                                           {"KiB", 0x1p10},
-                                                                           {"MiB", 0x1p20},
-                                                                           {"GiB", 0x1p30},
-                                                                           {"TiB", 0x1p40}}};
-    const auto* const found =
-        std::find_if(units.begin(), units.end(), [&](const auto& each) { return each.first == unit; });
-    const double bytes = found != units.end() ? number * found->second : 0.0;
-    if (error != std::errc() || !(bytes >= 1.0 && bytes <= 1e18))
-        return Error{option + " takes a size like 2GB, 500MB or 1.5GiB, not \"" + text + "\""};
-    return static_cast<std::uint64_t>(bytes);
-}
-
-Result<std::vector<text::TokenId>> parse_ids(const std::string& text) {
-    std::vector<text::TokenId> ids;
-    const char* at = text.data();
-    const char* end = at + text.size();
-    while (true) {
-        text::TokenId id = 0;
-        const auto [next, error] = std::from_chars(at, end, id);
-        if (error != std::errc() || (next != end && *next != ','))
-            return Error{"--ids takes numbers with commas between them, e.g. 1,2,3; not \"" + text + "\""};
-        ids.push_back(id);
-        if (next == end) return ids;
-        at = next + 1;
-    }
-}
-
-Result<infer::KvType> parse_kv_type(const std::string& name) {
-    if (name == "f16") return infer::KvType::f16;
-    if (name == "f32") return infer::KvType::f32;
-    return Error{"--kv takes f16 or f32, not \"" + name + "\""};
 }
 
 }  // namespace chaos::cli

@@ -14,8 +14,6 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace chaos::cli {
 
@@ -49,16 +47,7 @@ struct LoadOptions {
 [[nodiscard]] Result<std::filesystem::path> cache_folder(const MemoryOptions& options);
 [[nodiscard]] Result<std::uint64_t> cache_limit_bytes(const MemoryOptions& options);
 
-// "2GB", "500MB", "1.5GiB"; `option` is where that was said.
-[[nodiscard]] Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option);
-
 // For --json: the plan, what was expected of it and what it came to.
 [[nodiscard]] nlohmann::json window_json(const LoadedModel& loaded);
-
-// "1,2,3"
-[[nodiscard]] Result<std::vector<text::TokenId>> parse_ids(const std::string& text);
-
-// "f16" or "f32"
-[[nodiscard]] Result<infer::KvType> parse_kv_type(const std::string& name);
 
 }  // namespace chaos::cli

@@ -1,6 +1,7 @@
 // chaos serve --dir, --join, --local: a model that several nodes compute together; each of them answers.
 #include "cli/chat_model.h"
 #include "cli/progress.h"
+#include "cli/quantities.h"
 #include "cli/serving.h"
 #include "cli/serving_control.h"
 #include "elastic/run_folder.h"

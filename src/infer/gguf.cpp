@@ -146,7 +146,8 @@ Result<GgufValue::Content> read_items(std::uint64_t count, const Read& read) {
     return GgufValue::Content(std::move(items));
 }
 
-Result<GgufValue> read_array(Reader& in) {
+// Takes its elements from those that a file may still have.
+Result<GgufValue> read_array(Reader& in, std::uint64_t& elements_left) {
     GgufValue value;
     value.type = GgufType::array;
     CHAOS_TRY(const auto element, in.number<std::uint32_t>());
@@ -154,6 +155,10 @@ Result<GgufValue> read_array(Reader& in) {
     value.element = GgufType{element};
     if (value.element == GgufType::array) return Error{"an array of arrays is not supported"};
     if (count > in.left() / bytes_of(value.element)) return Reader::cut();
+    if (count > elements_left)
+        return Error{"with its " + std::to_string(count) + " elements, arrays have more than " +
+                     std::to_string(max_gguf_elements) + " together, which is more than any model needs"};
+    elements_left -= count;
     if (value.element == GgufType::text) {
         CHAOS_TRY(value.content, read_items<std::string>(count, [&] { return in.text(in.left()); }));
     } else if (is_real(value.element)) {
@@ -164,11 +169,11 @@ Result<GgufValue> read_array(Reader& in) {
     return value;
 }
 
-Result<GgufValue> read_value(Reader& in) {
+Result<GgufValue> read_value(Reader& in, std::uint64_t& elements_left) {
     CHAOS_TRY(const auto number, in.number<std::uint32_t>());
     GgufValue value;
     value.type = GgufType{number};
-    if (value.type == GgufType::array) return read_array(in);
+    if (value.type == GgufType::array) return read_array(in, elements_left);
     if (value.type == GgufType::text) {
         CHAOS_TRY(value.content, in.text(in.left()));
     } else if (is_real(value.type)) {
@@ -375,10 +380,11 @@ Result<void> Gguf::read(const std::filesystem::path& path) {
         return Error{name_ + " is damaged: it claims " + std::to_string(*tensor_count) + " tensors and " +
                      std::to_string(*metadata_count) + " entries of metadata"};
 
+    std::uint64_t elements_left = max_gguf_elements;
     for (std::uint64_t i = 0; i < *metadata_count; ++i) {
         const auto key = in.text(max_gguf_key_bytes);
         if (!key) return within("metadata: ", key.error());
-        auto value = read_value(in);
+        auto value = read_value(in, elements_left);
         if (!value) return within("metadata " + printable(*key) + ": ", value.error());
         if (!metadata_.emplace(*key, std::move(*value)).second)
             return Error{name_ + ": metadata " + printable(*key) + " appears twice"};

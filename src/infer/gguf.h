@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/result.h"
 #include "infer/blocks.h"
+#include "run/limits.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -30,6 +31,9 @@ namespace chaos::infer {
 inline constexpr std::uint64_t max_gguf_entries = 1U << 16;  // of metadata, and as many tensors
 inline constexpr std::uint64_t max_gguf_key_bytes = 1U << 16;
 inline constexpr std::int64_t max_gguf_parts = 1024;
+// Of all arrays of a file together. A tokenizer has three or four that are as long as its vocabulary; in memory an
+// element takes up to 8 times what it takes in the file.
+inline constexpr std::uint64_t max_gguf_elements = 4 * static_cast<std::uint64_t>(run::max_vocab);
 
 // The numbers are the file's.
 enum class GgufType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, flag, text, array, u64, i64, f64 };

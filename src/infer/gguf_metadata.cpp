@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "infer/model_text.h"
 #include "infer/quantize.h"
+#include "text/fields.h"
 
 #include <algorithm>
 #include <map>
@@ -57,14 +58,53 @@ void add_architecture(const Config& config, GgufMetadata& metadata) {
     }
 }
 
+// How a tokenizer cuts texts into words. Its file may have what nobody reads, nested without end: nothing of it is
+// copied or written, which goes down into it step by step.
+struct Cutting {
+    bool bytes = false;                 // words are made of bytes, not of characters
+    bool gpt2 = false;                  // with GPT-2's own pattern
+    std::vector<std::string> patterns;  // with these
+};
+
+Result<Cutting> cutting_of(const text::Field& tokenizer) {
+    Cutting cutting;
+    CHAOS_TRY(const auto part, tokenizer.find("pre_tokenizer"));
+    if (!part) return cutting;
+    CHAOS_TRY(const auto steps, text::steps_of(*part, "pretokenizers"));
+    for (const text::Field& step : steps) {
+        CHAOS_TRY(const text::Field type, step.at("type"));
+        CHAOS_TRY(const std::string name, type.text());
+        if (name == "ByteLevel") {
+            CHAOS_TRY(const bool gpt2, step.flag_at("use_regex", true));
+            cutting.bytes = true;
+            cutting.gpt2 = cutting.gpt2 || gpt2;
+        } else if (name == "Split") {
+            CHAOS_TRY(const text::Field pattern, step.at("pattern"));
+            CHAOS_TRY(const auto regex, pattern.find("Regex"));
+            if (!regex) continue;
+            CHAOS_TRY(auto source, regex->text());
+            cutting.patterns.push_back(std::move(source));
+        }
+    }
+    return cutting;
+}
+
 // llama.cpp knows pre-tokenizers by name: that of a model that splits words like this one.
-std::string pre_tokenizer_name(const json& tokenizer) {
-    const std::string text = tokenizer.value("pre_tokenizer", json()).dump();
-    const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
-    if (has("\\\\p{N}{1,3}")) return "llama-bpe";
-    if (has("\\\\p{N}|")) return "qwen2";
-    if (has("ByteLevel") && has("\"use_regex\":true")) return "gpt-2";
-    return "default";
+std::string pre_tokenizer_name(const Cutting& cutting) {
+    const auto has = [&](std::string_view part) {
+        return std::ranges::any_of(cutting.patterns,
+                                   [&](const std::string& each) { return each.find(part) != std::string::npos; });
+    };
+    if (!cutting.bytes) return "default";
+    if (has("\\p{N}{1,3}")) return "llama-bpe";
+    if (has("\\p{N}|")) return "qwen2";
+    return cutting.gpt2 ? "gpt-2" : "default";
+}
+
+// What is neither true nor false counts as false.
+bool flag_of(const json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_boolean() && found->get<bool>();
 }
 
 std::string text_of(const json& merge) {
@@ -85,7 +125,7 @@ void add_tokens(const json& tokenizer, const Config& config, bool byte_level, Gg
         types[static_cast<std::size_t>(id)] = type;
     };
     const json& model = tokenizer["model"];
-    const bool byte_fallback = model.value("byte_fallback", false);
+    const bool byte_fallback = flag_of(model, "byte_fallback");
     for (const auto& [token, id] : model["vocab"].items()) {
         const bool byte = byte_fallback && token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
         put(token, id.get<std::int64_t>(), byte ? byte_token : normal_token);
@@ -93,7 +133,7 @@ void add_tokens(const json& tokenizer, const Config& config, bool byte_level, Gg
     if (tokenizer.contains("added_tokens"))
         for (const json& added : tokenizer["added_tokens"])
             put(added["content"].get<std::string>(), added["id"].get<std::int64_t>(),
-                added.value("special", false) ? control_token : user_token);
+                flag_of(added, "special") ? control_token : user_token);
     for (std::size_t id = 0; id < size; ++id)
         if (types[id] == unused_token) tokens[id] = "[PAD" + std::to_string(id) + "]";
 
@@ -122,19 +162,21 @@ Result<void> add_tokenizer(const ModelFile& file, GgufMetadata& metadata) {
     CHAOS_TRY(std::string content, read_file(path));
     CHAOS_TRY(const auto tokenizer, text::Tokenizer::parse(content, path.string()));
     const json parsed = json::parse(content, nullptr, false);
-    const bool byte_level = parsed.value("pre_tokenizer", json()).dump().find("ByteLevel") != std::string::npos;
-    metadata["tokenizer.ggml.model"] = GgufValue::of_text(byte_level ? "gpt2" : "llama");
-    metadata["tokenizer.ggml.pre"] = GgufValue::of_text(byte_level ? pre_tokenizer_name(parsed) : "default");
+    CHAOS_TRY(const Cutting cutting, cutting_of(text::Field(parsed, path.string())));
+    metadata["tokenizer.ggml.model"] = GgufValue::of_text(cutting.bytes ? "gpt2" : "llama");
+    metadata["tokenizer.ggml.pre"] = GgufValue::of_text(pre_tokenizer_name(cutting));
     const Config& config = file.config();
-    add_tokens(parsed, config, byte_level, metadata);
+    add_tokens(parsed, config, cutting.bytes, metadata);
     const auto token = [&](const char* key, std::int64_t id) {
         metadata[key] = GgufValue::of_u32(static_cast<std::uint32_t>(id));
     };
     if (config.bos_token) token("tokenizer.ggml.bos_token_id", *config.bos_token);
     if (!config.eos_tokens.empty()) token("tokenizer.ggml.eos_token_id", config.eos_tokens[0]);
     if (config.eos_tokens.size() > 1) token("tokenizer.ggml.eot_token_id", config.eos_tokens[1]);
-    if (const json unknown = parsed["model"].value("unk_token", json()); unknown.is_string())
-        if (const auto id = tokenizer.id_of(unknown.get<std::string>())) token("tokenizer.ggml.unknown_token_id", *id);
+    const json& model = parsed["model"];
+    if (const auto unknown = model.find("unk_token"); unknown != model.end() && unknown->is_string())
+        if (const auto id = tokenizer.id_of(unknown->get_ref<const std::string&>()))
+            token("tokenizer.ggml.unknown_token_id", *id);
     const auto added = tokenizer.encode("", true);
     metadata["tokenizer.ggml.add_bos_token"] =
         GgufValue::of_flag(config.bos_token && !added.empty() && added.front() == *config.bos_token);
@@ -154,8 +196,8 @@ Result<void> add_chat_template(const ModelFile& file, GgufMetadata& metadata) {
     CHAOS_TRY(const std::string content, read_file(path));
     const json config = json::parse(content, nullptr, false);
     if (!config.is_object()) return Error{path.string() + " is not a JSON object"};
-    if (const json source = config.value("chat_template", json()); source.is_string())
-        metadata["tokenizer.chat_template"] = GgufValue::of_text(source.get<std::string>());
+    if (const auto source = config.find("chat_template"); source != config.end() && source->is_string())
+        metadata["tokenizer.chat_template"] = GgufValue::of_text(source->get<std::string>());
     return {};
 }
 

@@ -93,9 +93,13 @@ private:
 
 Result<void> quantize(const ModelFile& file, const std::filesystem::path& target, StoredType type, Pool& pool,
                       const Progress& progress) {
-    std::error_code error;
-    if (std::filesystem::equivalent(file.path(), target, error))
-        return Error{target.string() + " is the model itself: name another file"};
+    for (const std::filesystem::path& path : file.weight_paths()) {
+        std::error_code error;  // of a target that does not exist yet
+        if (!std::filesystem::equivalent(path, target, error)) continue;
+        return Error{target.string() +
+                     (file.weight_paths().size() == 1 ? " is the model itself" : " is a part of the model itself") +
+                     ": name another file"};
+    }
     CHAOS_TRY(const GgufMetadata metadata, gguf_metadata(file, type));
     RowWriter rows(file, pool, progress);
     std::vector<GgufOutput> tensors;

@@ -12,8 +12,8 @@
 
 namespace chaos::infer {
 
-// `type` is F16, Q8_0 or Q4_0. Matrices whose rows are no whole number of blocks are kept as F16, vectors as F32; what
-// is of the type already is copied.
+// `type` is F16, Q8_0 or Q4_0. No file of the model's weights is replaced. Matrices whose rows are no whole number of
+// blocks are kept as F16, vectors as F32; what is of the type already is copied.
 [[nodiscard]] Result<void> quantize(const ModelFile& file, const std::filesystem::path& target, StoredType type,
                                     Pool& pool, const Progress& progress);
 

@@ -19,6 +19,7 @@ Result<std::unique_ptr<Window>> Window::open(const std::filesystem::path& path, 
     window->arrived_.resize(plan.slots);
     window->errors_.resize(plan.slots);
     CHAOS_CHECK(window->load_pinned(progress));
+    window->read_bytes_ = 0;
     return window;
 }
 
@@ -34,6 +35,7 @@ const std::byte* Window::pinned(std::size_t part) const {
 void Window::start(std::size_t part, std::size_t slot, std::byte* to) {
     arrived_[slot] = false;
     errors_[slot].reset();
+    read_bytes_ += parts_[part].read_bytes();
     reader_->start({slot, packed_file_header_bytes + parts_[part].read_begin(), {to, parts_[part].read_bytes()}});
 }
 
@@ -86,7 +88,6 @@ Result<const std::byte*> Window::acquire(std::size_t part) {
         return error;
     }
     acquired_ = true;
-    read_bytes_ += parts_[part].read_bytes();
     return ring_.data() + slot.number * plan_.slot_bytes + parts_[part].offset % direct_read_bytes;
 }
 

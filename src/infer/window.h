@@ -45,7 +45,8 @@ public:
     [[nodiscard]] Result<const std::byte*> acquire(std::size_t part);
     void release(std::size_t part);
 
-    // What computing waited for parts, in seconds, and what was read for it.
+    // What computing waited for parts, in seconds, and what was read of the file for streamed parts, those included
+    // that lie ahead or were read for nothing.
     [[nodiscard]] double waited_s() const { return waited_.count(); }
     [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_; }
 

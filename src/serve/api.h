@@ -17,6 +17,8 @@ namespace chaos::serve {
 
 inline constexpr int max_body_depth = 64;
 inline constexpr std::size_t max_body_names = 2048;  // in one object
+// Arrays and objects, which take many times the memory of their two bytes of text.
+inline constexpr std::size_t max_body_lists = std::size_t{1} << 17;
 inline constexpr std::size_t max_messages = 16384;
 inline constexpr std::size_t max_stops = 16;
 inline constexpr std::size_t max_stop_bytes = 1024;

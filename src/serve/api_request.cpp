@@ -1,5 +1,6 @@
 #include "serve/api.h"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -120,14 +121,16 @@ void read_sampling(Fields& fields, const Facts& facts, Sampling& sampling) {
         return fields.fail(
             wrong_value("logit_bias", "more than " + std::to_string(max_biased_tokens) + " tokens are too many."));
     for (const auto& [name, value] : bias->items()) {
-        const Json key = Json::parse(name, nullptr, false);
-        if (!key.is_number_unsigned() || key.get<std::uint64_t>() >= facts.vocab)
+        std::uint64_t token = 0;
+        const char* name_end = name.data() + name.size();
+        const auto [end, failed] = std::from_chars(name.data(), name_end, token);
+        if (failed != std::errc() || end != name_end || token >= facts.vocab)
             return fields.fail(wrong_value("logit_bias", "\"" + name + "\" is no token of this model."));
         if (!value.is_number()) return fields.fail(wrong_type("logit_bias." + name, "a decimal", value));
         const double amount = value.get<double>();
         if (!(amount >= -100.0 && amount <= 100.0))
             return fields.fail(wrong_value("logit_bias." + name, "expected a value from -100 to 100."));
-        sampling.bias[static_cast<TokenId>(key.get<std::uint64_t>())] = amount;
+        sampling.bias[static_cast<TokenId>(token)] = amount;
     }
 }
 
@@ -364,7 +367,9 @@ public:
 private:
     bool enter() {
         names_.push_back(0);
-        return names_.size() <= max_body_depth || fail("The body is nested too deeply.");
+        if (names_.size() > max_body_depth) return fail("The body is nested too deeply.");
+        if (++lists_ <= max_body_lists) return true;
+        return fail("The body has more than " + std::to_string(max_body_lists) + " arrays and objects.");
     }
     bool leave() {
         names_.pop_back();
@@ -375,6 +380,7 @@ private:
         return false;
     }
 
+    std::size_t lists_ = 0;
     std::vector<std::size_t> names_;  // of every object around this place; arrays have none
     std::string mistake_;
 };

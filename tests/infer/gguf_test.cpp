@@ -170,6 +170,24 @@ TEST(Gguf, NoLengthIsBelieved) {
     }
 }
 
+TEST(Gguf, ArraysAreNoLongerThanAModelNeeds) {
+    const TemporaryFolder folder;
+    const GgufValue bytes{GgufType::array, GgufType::u8, std::vector<std::int64_t>()};
+    const std::string content = gguf_without_tensors({{"a.one", bytes}, {"a.two", bytes}});
+    const auto lengths = [&](std::uint64_t one, std::uint64_t two) {
+        std::string longer = content;
+        for (const auto& [key, length] : {std::pair{"a.two", two}, {"a.one", one}}) {
+            const std::size_t at = longer.find(key) + 5 + 4 + 4;
+            put64(longer, at, length);
+            longer.insert(at + 8, length, '\0');
+        }
+        return refusal(folder, longer);
+    };
+    EXPECT_EQ(lengths(1000, 1000), "accepted");
+    EXPECT_THAT(lengths(max_gguf_elements + 1, 0), HasSubstr("metadata a.one: with its 16777217 elements"));
+    EXPECT_THAT(lengths(max_gguf_elements - 1000, 1001), HasSubstr("metadata a.two: with its 1001 elements"));
+}
+
 TEST(Gguf, AlignmentsArePowersOfTwo) {
     const TemporaryFolder folder;
     for (const std::uint32_t alignment : {0U, 3U, 1U << 30}) {

@@ -2,6 +2,7 @@
 
 #include "infer/model_text.h"
 #include "infer/models.h"
+#include "infer/small_model.h"
 #include "temporary_folder.h"
 
 #include <gmock/gmock.h>
@@ -99,6 +100,66 @@ TEST(Quantize, NeverOverwritesItsSource) {
     const auto file = ModelFile::open(folder / "a.gguf");
     EXPECT_THAT(quantize(*file, folder / "a.gguf", StoredType::q4_0, pool, {}).error().message,
                 HasSubstr("is the model itself"));
+}
+
+TEST(Quantize, NeverOverwritesAPartOfItsSource) {
+    const TemporaryFolder folder;
+    const Config config = test::small_config("llama", 64);
+    const std::vector<GgufOutput> tensors = test::small_tensors(config, StoredType::f16);
+    const std::size_t half = tensors.size() / 2;
+    GgufMetadata first = test::small_metadata(config, false);
+    test::add_split(first, 0, 2, tensors.size());
+    ASSERT_TRUE(write_gguf(folder / "a-00001-of-00002.gguf", first, std::span(tensors).first(half)));
+    GgufMetadata second;
+    test::add_split(second, 1, 2, tensors.size());
+    ASSERT_TRUE(write_gguf(folder / "a-00002-of-00002.gguf", second, std::span(tensors).subspan(half)));
+    std::filesystem::create_symlink(folder / "a-00002-of-00002.gguf", folder / "link.gguf");
+    Pool pool(1);
+    const auto file = ModelFile::open(folder / "a-00001-of-00002.gguf");
+    ASSERT_TRUE(file) << file.error().message;
+    for (const char* name : {"a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "link.gguf"}) {
+        const auto done = quantize(*file, folder / name, StoredType::q4_0, pool, {});
+        ASSERT_FALSE(done) << name;
+        EXPECT_THAT(done.error().message, HasSubstr("is a part of the model itself"));
+    }
+    const auto done = quantize(*file, folder / "b.gguf", StoredType::q4_0, pool, {});
+    EXPECT_TRUE(done) << done.error().message;
+}
+
+TEST(Quantize, NeverOverwritesWeightsInItsFolder) {
+    CHAOS_NEED_SHARED("models");
+    const TemporaryFolder folder;
+    std::filesystem::copy(test::folder("qwen2-tiny"), folder.path(), std::filesystem::copy_options::recursive);
+    Pool pool(1);
+    const auto file = ModelFile::open(folder.path());
+    ASSERT_TRUE(file) << file.error().message;
+    for (const std::filesystem::path& path : file->weight_paths()) {
+        const auto done = quantize(*file, path, StoredType::q8_0, pool, {});
+        ASSERT_FALSE(done) << path;
+        EXPECT_THAT(done.error().message, HasSubstr("the model itself"));
+    }
+}
+
+TEST(Quantize, WhatNobodyReadsMayBeNestedDeeply) {
+    CHAOS_NEED_SHARED("models");
+    const TemporaryFolder folder;
+    std::filesystem::copy(test::folder("qwen2-tiny"), folder.path(), std::filesystem::copy_options::recursive);
+    constexpr std::size_t depth = 500'000;
+    const std::string nested = std::string(depth, '[') + std::string(depth, ']');
+    std::string tokenizer = read_file(folder / "tokenizer.json").value();
+    for (const char* part : {"\"pre_tokenizer\"", "\"model\""}) {
+        const std::size_t at = tokenizer.find('{', tokenizer.find(part));
+        ASSERT_NE(at, std::string::npos) << part;
+        tokenizer.insert(at + 1, "\"unknown\":" + nested + ",");
+    }
+    folder.write("tokenizer.json", tokenizer);
+    std::filesystem::remove(folder / "chat_template.jinja");
+    folder.write("tokenizer_config.json", "{\"chat_template\":" + nested + "}");
+    const ModelFile file = quantized(folder.path(), folder / "a.gguf", StoredType::q8_0);
+    const ModelFile unchanged = quantized(test::folder("qwen2-tiny"), folder / "b.gguf", StoredType::q8_0);
+    GgufMetadata wanted = unchanged.gguf()->metadata();
+    for (const char* key : {"general.name", "tokenizer.chat_template", "tokenizer.huggingface.json"}) wanted.erase(key);
+    for (const auto& [key, value] : wanted) EXPECT_EQ(file.gguf()->metadata().at(key).content, value.content) << key;
 }
 
 }  // namespace

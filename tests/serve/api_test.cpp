@@ -47,6 +47,13 @@ std::string many_names(std::size_t count) {
     return text(R"("unknown": {)" + names + "}");
 }
 
+// The same with so many arrays in a row.
+std::string many_lists(std::size_t count) {
+    std::string lists = "[]";
+    for (std::size_t i = 1; i < count; ++i) lists += ",[]";
+    return text(R"("unknown": [)" + lists + "]");
+}
+
 class Mistakes : public testing::TestWithParam<Mistake> {};
 
 TEST_P(Mistakes, AreNamed) {
@@ -72,6 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{Form::chat, messages("\"\xc3\""), 400, "", "", "not JSON"},
         Mistake{Form::chat, std::string(100000, '['), 400, "", "", "nested too deeply"},
         Mistake{Form::text, many_names(100000), 400, "", "", "more than 2048 names"},
+        Mistake{Form::text, many_lists(max_body_lists), 400, "", "", "more than 131072 arrays and objects"},
         Mistake{Form::chat, "{}", 400, "messages", "missing_required_parameter", "'messages'"},
         Mistake{Form::chat, messages("null"), 400, "messages", "missing_required_parameter", "'messages'"},
         Mistake{Form::chat, messages("\"Hi\""), 400, "messages", "invalid_type", "got a string"},
@@ -114,6 +122,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{Form::chat, chat(R"("logit_bias": [])"), 400, "logit_bias", "invalid_type", "object"},
         Mistake{Form::chat, chat(R"("logit_bias": {"100": 1})"), 400, "logit_bias", "invalid_value", "no token"},
         Mistake{Form::chat, chat(R"("logit_bias": {"x": 1})"), 400, "logit_bias", "invalid_value", "no token"},
+        Mistake{Form::chat, chat(R"("logit_bias": {" 7": 1})"), 400, "logit_bias", "invalid_value", "no token"},
+        Mistake{Form::chat, chat(R"("logit_bias": {"7x": 1})"), 400, "logit_bias", "invalid_value", "no token"},
+        Mistake{Form::chat, chat(R"("logit_bias": {"": 1})"), 400, "logit_bias", "invalid_value", "no token"},
+        Mistake{Form::chat, chat(R"("logit_bias": {"18446744073709551616": 1})"), 400, "logit_bias", "invalid_value",
+                "no token"},
         Mistake{Form::chat, chat(R"("logit_bias": {"7": "x"})"), 400, "logit_bias.7", "invalid_type", "decimal"},
         Mistake{Form::chat, chat(R"("logit_bias": {"7": 101})"), 400, "logit_bias.7", "invalid_value", "100"},
         Mistake{Form::chat, chat(R"("max_tokens": 0)"), 400, "max_tokens", "invalid_value", "from 1"},
