@@ -182,8 +182,9 @@ void Session::received_prepared(NodeId from, const wire::Prepared& message) {
     if (ahead_->waited_for.empty()) divide(Divided(ahead_->divided));
 }
 
+// Who is linked but no active member has no part in anything that could be interrupted.
 void Session::received_interrupted(NodeId from, const wire::Interrupted& message) {
-    if (!leads()) return;
+    if (!leads() || !view_->is_active(from)) return;
     const bool prepares = ahead_ && ahead_->divided.division.generation() == message.generation();
     const bool computes = team_ != nullptr && team_->generation() == message.generation();
     const bool next = next_ && next_->generation() == message.generation();

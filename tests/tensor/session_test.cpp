@@ -240,6 +240,25 @@ TEST_F(Alone, WhoLeadsDividesLaterThanAnybodyHasTakenUp) {
     EXPECT_EQ(last_division().generation(), now);
 }
 
+// Who is linked, but has no part.
+TEST_F(Alone, WhoIsNoMemberInterruptsNothing) {
+    adopt(2, self);
+    session_.compute();
+    ASSERT_TRUE(session_.state().generation > 0) << notes_;
+    const std::string before = notes_;
+    sent_.clear();
+    wire::Work message;
+    message.mutable_interrupted()->set_generation(session_.state().generation);
+    session_.received({3, 0}, message);
+    message.mutable_interrupted()->set_why("of no reason");
+    session_.received({3, 0}, message);
+    EXPECT_FALSE(session_.ready());
+    EXPECT_TRUE(sent_.empty());
+    EXPECT_EQ(notes_, before);
+    session_.received(leader, message);
+    EXPECT_THAT(notes_, HasSubstr("of no reason"));
+}
+
 // Who is behind asks; nothing is divided anew for that.
 TEST_F(Alone, WhoLeadsTellsItsDivisionAgain) {
     adopt(2, self);
