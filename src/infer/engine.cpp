@@ -385,7 +385,12 @@ Result<void> Engine::tell_each_other(std::span<const std::size_t> best) {
     logits_.assign(best.size() * vocab, -std::numeric_limits<float>::infinity());
     if (best.empty()) return {};
     CHAOS_TRY(const auto told, exchange_->collect(tell_logits(model_.slice().vocab, own_logits_, best)));
-    for (const std::vector<std::byte>& each : told) CHAOS_CHECK(hear_logits(each, vocab, logits_));
+    for (const std::vector<std::byte>& each : told) {
+        if (auto heard = hear_logits(each, vocab, logits_); !heard) {
+            exchange_->interrupt(heard.error().message);
+            return heard;
+        }
+    }
     return {};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace chaos::infer {
@@ -41,6 +42,9 @@ public:
     // At the end of a pass: what each member has to say of the logits that were asked for, by its place among them,
     // ours included. Good until the next call.
     [[nodiscard]] virtual Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) = 0;
+
+    // What a member said makes no sense: from now on everything is an error, as if somebody were gone.
+    virtual void interrupt(const std::string& /*why*/) {}
 };
 
 }  // namespace chaos::infer

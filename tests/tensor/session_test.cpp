@@ -3,6 +3,7 @@
 
 #include "infer/small_model.h"
 #include "infer/tensor_model.h"
+#include "net/site.h"
 #include "temporary_folder.h"
 #include "tensor/division.h"
 #include "tensor/wire.h"
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <algorithm>
 #include <set>
@@ -112,7 +114,7 @@ protected:
         EXPECT_TRUE(ask.ParseFromString(bytes));
         return message;
     }
-    virtual Result<LoadedSlice> load() { return Error{"this is a test"}; }
+    virtual Result<LoadedSlice> load(const infer::Slice&) { return Error{"this is a test"}; }
 
     struct Wish {
         infer::Slice slice;
@@ -147,9 +149,9 @@ protected:
                  wishes_.push_back({slice, std::move(done)});
              },
          .get_rest = [] {},
-         .load = [this](const Portion&) -> Result<LoadedSlice> {
+         .load = [this](const Portion& portion) -> Result<LoadedSlice> {
              ++loads_;
-             return load();
+             return load(portion.slice);
          },
          .whole = [this](bool whole) { whole_ = whole; },
          .note = [this](const std::string& text) { notes_ += text + "\n"; },
@@ -413,7 +415,7 @@ protected:
         members[0].mutable_vocab()->set_count(8);
         return message;
     }
-    Result<LoadedSlice> load() override {
+    Result<LoadedSlice> load(const infer::Slice& slice) override {
         struct Owner {
             infer::Pool pool{1};
             std::optional<infer::Model> model;
@@ -424,13 +426,14 @@ protected:
         CHAOS_CHECK(infer::write_gguf(path, infer::test::small_metadata(config, false),
                                       infer::test::small_tensors(config, infer::StoredType::f32)));
         CHAOS_TRY(auto file, infer::ModelFile::open(path));
-        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), owner->pool, {}));
+        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), slice, owner->pool, {}));
         return LoadedSlice{
             .model = &*owner->model, .pool = &owner->pool, .disk_bytes_per_s = 0, .owner = std::move(owner)};
     }
     // Until texts can be computed.
-    void begin() {
-        session_.received(leader, all(1 << 20));
+    void begin() { begin(all(1 << 20)); }
+    void begin(const wire::Work& division) {
+        session_.received(leader, division);
         session_.compute();
         ASSERT_EQ(wishes_.size(), 1U) << notes_;
         wishes_[0].done({});
@@ -461,6 +464,57 @@ TEST_F(Chief, BeginsNoMoreAtOnceThanAMessageCarries) {
     EXPECT_EQ(passes[0], Numbers{1});
     EXPECT_EQ(passes[1], (Numbers{1, 2}));
     EXPECT_EQ(passes[2], (Numbers{1, 2, 3}));
+}
+
+// It computes a half, and the test is the leader, chief and other half.
+class Half : public Chief {
+protected:
+    Half() { exchange_.connect(site_.links); }
+
+    // As soon as it is waited for.
+    void tell(std::uint64_t number, const std::vector<std::byte>& bytes) {
+        auto soon = std::make_shared<asio::steady_timer>(loop_, std::chrono::milliseconds(1));
+        soon->async_wait([this, number, bytes, soon](boost::system::error_code) {
+            const net::BulkHead head{.kind = net::BulkKind::gradients,
+                                     .bytes = static_cast<std::uint32_t>(bytes.size()),
+                                     .first = 1 << 20,
+                                     .second = number,
+                                     .third = bytes.size(),
+                                     .fourth = 0,
+                                     .fifth = 0};
+            const auto place = exchange_.place_for(leader, head);
+            if (place.kind != net::BulkReceiver::Place::Kind::here) return tell(number, bytes);
+            std::ranges::copy(bytes, place.at.begin());
+            exchange_.arrived(leader, head);
+        });
+    }
+
+    net::Site site_{loop_};
+};
+
+// What one member says ends no other.
+TEST_F(Half, LogitsThatMakeNoSenseInterruptTheDivision) {
+    begin(division(1 << 20, 2, false));
+    wire::Work message;
+    message.mutable_begin()->set_generation(1 << 20);
+    wire::Command& command = *message.mutable_begin()->mutable_commands()->add_commands();
+    *command.mutable_asker() = to_wire(leader);
+    *command.mutable_ask() = ask(1, 0).ask();
+    session_.received(leader, message);
+    const auto config = infer::test::divisible_config();
+    constexpr std::size_t tokens = 3;
+    const auto sums = static_cast<std::uint64_t>(2 * config.layers);
+    for (std::uint64_t number = 1; number <= sums; ++number)
+        tell(number, std::vector<std::byte>(tokens * static_cast<std::size_t>(config.width) * sizeof(std::int64_t)));
+    // A list of one entry: at place 0 a byte, which is too few for logits.
+    std::vector<std::byte> nonsense(2 * sizeof(std::uint64_t) + 1);
+    nonsense[sizeof(std::uint64_t)] = std::byte{1};
+    tell(sums + 1, nonsense);
+    sent_.clear();
+    while (session_.ready()) session_.compute();
+    EXPECT_FALSE(session_.state().whole);
+    EXPECT_EQ(last_sent([](const wire::Work& each) { return each.has_interrupted(); }).interrupted().generation(),
+              1U << 20);
 }
 
 }  // namespace
