@@ -36,7 +36,8 @@ public:
     // time.
     virtual void meanwhile(const std::function<void()>& /*work*/) {}
 
-    // Called now and then while a pass is computed: whoever has to answer others does so.
+    // Called now and then while a pass is computed, never long after the last time: whoever has to answer others does
+    // so. What comes then may make the next sum an error, and nothing else.
     virtual void between() {}
 
     // At the end of a pass: what each member has to say of the logits that were asked for, by its place among them,
