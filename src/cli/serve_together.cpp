@@ -318,7 +318,7 @@ Result<void> serve_together(const ServeOptions& given) {
         boost::asio::post(loop, [&member, descriptor] { member.live().links().adopt(descriptor); });
     });
     open.service->stop_on_signals();
-    CHAOS_TRY(control, ServingControl::open(loop, dir, member, how.name));
+    CHAOS_TRY(control, ServingControl::open(loop, dir, member, how.name, [&open] { open.service->stop(); }));
     CHAOS_CHECK(member.start());
     say("node " + cluster::brief(member.live().id()) + " in " + dir.string() + "; others join with --join " +
         member.live().address());
