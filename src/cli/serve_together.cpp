@@ -229,12 +229,9 @@ tensor::MemberOptions options_of(const ServeOptions& options, const serve::Model
 
 // What this node can do.
 Result<void> measure(const ServeOptions& options, const tensor::Subject& subject, tensor::SessionOptions& session) {
-    std::uint64_t most_bytes = infer::enough_to_measure_bytes;
-    if (const std::string& budget = options.compute.memory.budget; !budget.empty()) {
-        CHAOS_TRY(session.memory_bytes, parse_bytes(budget, "--memory"));
-        CHAOS_TRY(session.program_bytes, resident_bytes());
-        most_bytes = std::min(most_bytes, session.memory_bytes / 4);
-    }
+    CHAOS_TRY(session.memory_bytes, budget_bytes(options.compute.memory));
+    CHAOS_TRY(session.program_bytes, resident_bytes());
+    const std::uint64_t most_bytes = std::min<std::uint64_t>(infer::enough_to_measure_bytes, session.memory_bytes / 4);
     infer::Pool pool{threads_or_all(options.compute.threads)};
     CHAOS_TRY(session.speed, infer::measure_speed(subject.tensors, pool, most_bytes));
     return {};

@@ -91,7 +91,10 @@ void Session::lead() {
     considered_ = members;
     planned_ = Clock::now();
     ahead_.reset();
-    if (!divided) return ports_.note("cannot divide the model: " + divided.error().message);
+    if (!divided) {
+        reasons_ = {divided.error().message};
+        return ports_.note("cannot divide the model: " + divided.error().message + "; waits for others");
+    }
     reasons_ = divided->plan.reasons;
     if (!under_way() || is_outdone()) return divide(std::move(*divided));
     if (!same(divided->division, current())) {

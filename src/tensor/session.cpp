@@ -466,7 +466,7 @@ void Session::finish_loading() {
     if (stage_ == Stage::loading) take_up(std::move(loaded));
 }
 
-// This node cannot have the slice; others may do without it.
+// This node cannot have the slice; others may do without it, those who are here or who come.
 void Session::give_up(const Error& why) {
     stage_ = Stage::broken;
     const bool alone = team_->group.members.size() == 1 && those_who_can().size() <= 1;
