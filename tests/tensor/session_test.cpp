@@ -125,6 +125,7 @@ protected:
     std::vector<wire::Work> sent_;
     std::vector<Wish> wishes_;
     std::size_t loads_ = 0;
+    bool reachable_ = true;
     bool whole_ = false;
     std::string notes_;
     Session session_{
@@ -136,8 +137,8 @@ protected:
         options(),
         {.send =
              [this](NodeId, const wire::Work& message) {
-                 sent_.push_back(message);
-                 return true;
+                 if (reachable_) sent_.push_back(message);
+                 return reachable_;
              },
          .carried = [](NodeId) { return std::uint64_t{0}; },
          .linked = [] { return std::vector{leader}; },
@@ -158,6 +159,78 @@ protected:
          .failed = [](const Error& why) { ADD_FAILURE() << why.message; }},
         std::make_shared<Gateway::Told>()};
 };
+
+// The leader computes alone, and tells it what clients of its own ask for.
+class Asker : public Alone {
+protected:
+    void begin(std::uint64_t generation) {
+        wire::Work alone = division(generation, 4, false);
+        alone.mutable_division()->mutable_members()->RemoveLast();
+        wire::Division::Member& all = *alone.mutable_division()->mutable_members(0);
+        all.mutable_ffn()->set_count(512);
+        all.mutable_vocab()->set_count(8);
+        sent_.clear();
+        session_.received(leader, alone);
+        session_.compute();
+        ASSERT_TRUE(session_.state().whole) << notes_;
+    }
+    void ask_for_four() {
+        infer::Request request;
+        request.prompt = {2, 3, 4};
+        request.max_tokens = 4;
+        session_.ask(1, request);
+    }
+    // The tokens are 5, as many as there are, after so many others.
+    static wire::Work told(std::uint64_t drawn, std::size_t tokens) {
+        wire::Work message;
+        message.mutable_told()->set_generation(1 << 20);
+        message.mutable_told()->set_number(1);
+        message.mutable_told()->set_drawn(drawn);
+        while (tokens-- > 0) message.mutable_told()->add_sampled()->set_token(5);
+        return message;
+    }
+    [[nodiscard]] wire::Ask asked() const {
+        return last_sent([](const wire::Work& each) { return each.has_ask(); }).ask();
+    }
+    [[nodiscard]] bool has_interrupted() const {
+        return last_sent([](const wire::Work& each) { return each.has_interrupted(); }).has_interrupted();
+    }
+};
+
+TEST_F(Asker, WhatComesOutOfItsTurnInterrupts) {
+    begin(1 << 20);
+    ask_for_four();
+    session_.received(leader, told(0, 1));
+    EXPECT_FALSE(has_interrupted());
+    // Of the second nothing has come.
+    session_.received(leader, told(2, 1));
+    EXPECT_TRUE(has_interrupted());
+    session_.received(leader, told(1, 1));
+    begin((1 << 20) + 1);
+    EXPECT_EQ(asked().drawn(), 1U);
+    EXPECT_EQ(asked().tokens_size(), 4);
+}
+
+TEST_F(Asker, NoEndComesBeforeItsTokens) {
+    begin(1 << 20);
+    ask_for_four();
+    wire::Work end = told(4, 0);
+    end.mutable_told()->mutable_ended()->set_tokens(4);
+    session_.received(leader, end);
+    EXPECT_TRUE(has_interrupted());
+    EXPECT_EQ(session_.state().texts, 1U);
+}
+
+TEST_F(Asker, WhatDidNotGetAwayIsAskedForAgain) {
+    begin(1 << 20);
+    reachable_ = false;
+    ask_for_four();
+    reachable_ = true;
+    EXPECT_EQ(asked().number(), 0U);
+    while (!has_interrupted()) loop_.run_one();
+    begin((1 << 20) + 1);
+    EXPECT_EQ(asked().number(), 1U);
+}
 
 // What is to come must not take the place of what everybody waits for.
 TEST_F(Alone, GetsWhatIsInForceBeforeWhatIsToCome) {
@@ -457,13 +530,40 @@ TEST_F(Chief, BeginsNoMoreAtOnceThanAMessageCarries) {
         session_.compute();
         std::set<std::uint64_t>& told = passes.emplace_back();
         for (const wire::Work& each : sent_)
-            if (each.told().has_sampled()) told.insert(each.told().number());
+            if (each.told().sampled_size() > 0) told.insert(each.told().number());
     }
     using Numbers = std::set<std::uint64_t>;
     ASSERT_GE(passes.size(), 3U) << notes_;
     EXPECT_EQ(passes[0], Numbers{1});
     EXPECT_EQ(passes[1], (Numbers{1, 2}));
     EXPECT_EQ(passes[2], (Numbers{1, 2, 3}));
+}
+
+// Whoever has the last token has the end, too.
+TEST_F(Chief, TellsTheEndWithTheLastToken) {
+    begin();
+    sent_.clear();
+    session_.received(leader, ask(1, 0, 3));
+    while (session_.ready()) session_.compute();
+    std::uint64_t drawn = 0;
+    bool ended = false;
+    for (const wire::Work& each : sent_) {
+        if (!each.has_told()) continue;
+        EXPECT_EQ(each.told().drawn(), drawn);
+        EXPECT_FALSE(ended);
+        drawn += static_cast<std::uint64_t>(each.told().sampled_size());
+        ended = each.told().has_ended();
+        EXPECT_EQ(ended, drawn == 3);
+    }
+    EXPECT_TRUE(ended);
+}
+
+TEST_F(Chief, WhatCannotBeToldInterrupts) {
+    begin();
+    session_.received(leader, ask(1, 0, 3));
+    reachable_ = false;
+    session_.compute();
+    EXPECT_FALSE(session_.state().whole);
 }
 
 // It computes a half, and the test is the leader, chief and other half.
