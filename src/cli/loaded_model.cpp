@@ -31,14 +31,6 @@ Result<std::uint64_t> memory_field(const char* path, std::string_view name) {
     return Error{std::string(path) + " does not tell " + std::string(name)};
 }
 
-Result<std::uint64_t> budget_of(const LoadOptions& options) {
-    if (!options.memory.budget.empty()) return parse_bytes(options.memory.budget, "--memory");
-    CHAOS_TRY(const std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
-    // Some stays for others; what the program has already is not among the available.
-    CHAOS_TRY(const std::uint64_t resident, resident_bytes());
-    return available / 10 * 9 + resident;
-}
-
 std::vector<infer::Batch> batches_of(const infer::Config& config, const infer::Slice& slice,
                                      const LoadOptions& options) {
     constexpr std::size_t fewest_tokens = 16;
@@ -73,6 +65,14 @@ Result<std::uint64_t> resident_bytes() {
     return memory_field("/proc/self/status", "VmRSS:");
 }
 
+Result<std::uint64_t> budget_bytes(const MemoryOptions& options) {
+    if (!options.budget.empty()) return parse_bytes(options.budget, "--memory");
+    CHAOS_TRY(const std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
+    // Some stays for others; what the program has already is not among the available.
+    CHAOS_TRY(const std::uint64_t resident, resident_bytes());
+    return available / 10 * 9 + resident;
+}
+
 Result<std::filesystem::path> cache_folder(const MemoryOptions& options) {
     if (!options.cache.empty()) return options.cache;
     if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
@@ -88,7 +88,7 @@ Result<std::uint64_t> cache_limit_bytes(const MemoryOptions& options) {
 }
 
 Result<std::unique_ptr<LoadedModel>> load_model(infer::ModelFile file, const LoadOptions& options) {
-    CHAOS_TRY(const std::uint64_t budget, budget_of(options));
+    CHAOS_TRY(const std::uint64_t budget, budget_bytes(options.memory));
     const infer::Slice slice = options.slice.value_or(infer::whole(file.config()));
     const std::vector<infer::PackedTensor> tensors = infer::packed_tensors(file, slice);
     const std::vector<infer::Part> parts = infer::parts_of(tensors);

@@ -43,6 +43,8 @@ struct LoadOptions {
 
 // What this process has in memory now.
 [[nodiscard]] Result<std::uint64_t> resident_bytes();
+// What it may have: as it was told, or most of what is free.
+[[nodiscard]] Result<std::uint64_t> budget_bytes(const MemoryOptions& options);
 // Where things are kept that can be made again.
 [[nodiscard]] Result<std::filesystem::path> cache_folder(const MemoryOptions& options);
 [[nodiscard]] Result<std::uint64_t> cache_limit_bytes(const MemoryOptions& options);

@@ -230,12 +230,9 @@ tensor::MemberOptions options_of(const ServeOptions& options, const serve::Model
 
 // What this node can do.
 Result<void> measure(const ServeOptions& options, const tensor::Subject& subject, tensor::SessionOptions& session) {
-    std::uint64_t most_bytes = infer::enough_to_measure_bytes;
-    if (const std::string& budget = options.compute.memory.budget; !budget.empty()) {
-        CHAOS_TRY(session.memory_bytes, parse_bytes(budget, "--memory"));
-        CHAOS_TRY(session.program_bytes, resident_bytes());
-        most_bytes = std::min(most_bytes, session.memory_bytes / 4);
-    }
+    CHAOS_TRY(session.memory_bytes, budget_bytes(options.compute.memory));
+    CHAOS_TRY(session.program_bytes, resident_bytes());
+    const std::uint64_t most_bytes = std::min<std::uint64_t>(infer::enough_to_measure_bytes, session.memory_bytes / 4);
     infer::Pool pool{threads_or_all(options.compute.threads)};
     CHAOS_TRY(session.speed, infer::measure_speed(subject.tensors, pool, most_bytes));
     return {};
@@ -319,7 +316,7 @@ Result<void> serve_together(const ServeOptions& given) {
         boost::asio::post(loop, [&member, descriptor] { member.live().links().adopt(descriptor); });
     });
     open.service->stop_on_signals();
-    CHAOS_TRY(control, ServingControl::open(loop, dir, member, how.name));
+    CHAOS_TRY(control, ServingControl::open(loop, dir, member, how.name, [&open] { open.service->stop(); }));
     CHAOS_CHECK(member.start());
     say("node " + cluster::brief(member.live().id()) + " in " + dir.string() + "; others join with --join " +
         member.live().address());

@@ -74,7 +74,7 @@ Serving::Serving(serve::Service& service, std::function<void()> then)
 
 Serving::~Serving() {
     if (!thread_.joinable()) return;
-    service_.stop();
+    service_.stop_at_once();
     thread_.join();
 }
 

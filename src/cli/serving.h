@@ -32,6 +32,7 @@ class Serving {
 public:
     // `then` is called when it has ended, by its thread.
     explicit Serving(serve::Service& service, std::function<void()> then = {});
+    // At once, if it is not over: whoever wrote the answers does not any more.
     ~Serving();
     Serving(const Serving&) = delete;
     Serving& operator=(const Serving&) = delete;

@@ -40,8 +40,8 @@ json milliseconds_of(const std::optional<double>& s) {
 
 Result<std::unique_ptr<ServingControl>> ServingControl::open(boost::asio::io_context& loop,
                                                              const std::filesystem::path& dir, tensor::Member& member,
-                                                             const std::string& model) {
-    std::unique_ptr<ServingControl> control(new ServingControl(member, model));
+                                                             const std::string& model, std::function<void()> leave) {
+    std::unique_ptr<ServingControl> control(new ServingControl(member, model, std::move(leave)));
     CHAOS_TRY(control->socket_, node::ControlSocket::open(loop, dir, *control));
     return control;
 }
@@ -50,8 +50,8 @@ ServingControl::~ServingControl() {
     if (socket_ != nullptr) socket_->stop();
 }
 
-ServingControl::ServingControl(tensor::Member& member, const std::string& model)
-    : member_(member), model_(model), story_([this](const node::Event& event) {
+ServingControl::ServingControl(tensor::Member& member, const std::string& model, std::function<void()> leave)
+    : member_(member), model_(model), leave_(std::move(leave)), story_([this](const node::Event& event) {
           if (socket_ != nullptr) socket_->publish(node::events_topic, node::to_json(event));
       }) {}
 
@@ -84,8 +84,10 @@ void ServingControl::answer(const json& request, const node::Reply& reply) {
     if (command == "events") return node::answer_events(story_, request, reply);
     if (command == "why") return reply.answer({{"why", why()}, {"details", member_.session().state().reasons}});
     if (command == "leave") {
-        member_.leave();
-        return reply.answer({{"text", "leaves; answers under way come from others, or end first"}});
+        leave_();
+        return reply.answer({{"text",
+                              "takes no more requests, and leaves when the answers under way have ended; "
+                              "asked once more, at once"}});
     }
     reply.refuse("a node that serves knows status, events, why and leave, not " + command);
 }

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,8 +19,10 @@ namespace chaos::cli {
 
 class ServingControl final : private node::ControlHandler {
 public:
+    // `leave`: ends the answers under way, then leaves; a second time at once.
     static Result<std::unique_ptr<ServingControl>> open(boost::asio::io_context& loop, const std::filesystem::path& dir,
-                                                        tensor::Member& member, const std::string& model);
+                                                        tensor::Member& member, const std::string& model,
+                                                        std::function<void()> leave);
     ~ServingControl() override;
     ServingControl(const ServingControl&) = delete;
     ServingControl& operator=(const ServingControl&) = delete;
@@ -29,7 +32,7 @@ public:
     void adopted(const cluster::ViewPtr& view);
 
 private:
-    ServingControl(tensor::Member& member, const std::string& model);
+    ServingControl(tensor::Member& member, const std::string& model, std::function<void()> leave);
     void changed();
     void answer(const nlohmann::json& request, const node::Reply& reply) override;
     [[nodiscard]] nlohmann::json status() const;
@@ -37,6 +40,7 @@ private:
 
     tensor::Member& member_;
     std::string model_;
+    std::function<void()> leave_;
     std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
     node::Story story_;
     cluster::ViewPtr view_;

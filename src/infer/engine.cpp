@@ -27,6 +27,9 @@ constexpr std::size_t similar_positions = 256;
 // Of weights that are fetched while others are waited for.
 constexpr std::size_t near_bytes = 1 << 20;
 
+// Multiplications that may be done before others are heard: some hundredths of a second, of a slow machine.
+constexpr std::size_t most_at_once = std::size_t{1} << 26;
+
 Activations::Forms forms_of(std::initializer_list<const Linear*> readers) {
     Activations::Forms forms;
     for (const Linear* reader : readers) forms.add(reader->matrix.format);
@@ -49,9 +52,39 @@ FixedProduct rows_of(FixedProduct product, const Matrix& rows, std::size_t first
     return product;
 }
 
+// Others are heard between turns, of which none takes long. How matrices are cut changes no bit (multiply.h).
+template <class AnyProduct, class Multiply>
+void multiply_in_turns(Exchange& exchange, std::size_t tokens, std::span<const AnyProduct> products,
+                       const Multiply& multiply) {
+    const auto work_of = [&](const Matrix& matrix) { return tokens * matrix.columns * matrix.rows; };
+    std::size_t work = 0;
+    for (const AnyProduct& product : products) work += work_of(product.matrix);
+    if (work <= most_at_once) return multiply(products);
+    std::vector<AnyProduct> turn;
+    std::size_t room = most_at_once;
+    for (const AnyProduct& product : products) {
+        const std::size_t panels = panels_of(product.matrix.rows);
+        const std::size_t panel_work = std::max<std::size_t>(1, tokens * product.matrix.columns * panel_rows);
+        for (std::size_t first = 0, count = 0; first < panels; first += count) {
+            count = std::min(panels - first, std::max<std::size_t>(1, room / panel_work));
+            Matrix rows = product.matrix;
+            rows.rows = std::min(count * panel_rows, rows.rows - first * panel_rows);
+            rows.packed += first * panel_bytes(rows.format, rows.columns);
+            turn.push_back(rows_of(product, rows, first * panel_rows));
+            room -= std::min(room, count * panel_work);
+            if (room >= panel_work) continue;
+            multiply(std::span<const AnyProduct>(turn));
+            exchange.between();
+            turn.clear();
+            room = most_at_once;
+        }
+    }
+    if (!turn.empty()) multiply(std::span<const AnyProduct>(turn));
+}
+
 // Products of matrices that a window has in parts: first of the pinned ones, while the others arrive.
 template <class AnyProduct, class Multiply>
-Result<void> multiply_parts(Window& window, std::span<const Linear* const> linears,
+Result<void> multiply_parts(Window& window, Exchange* exchange, std::span<const Linear* const> linears,
                             std::span<const AnyProduct> products, const Multiply& multiply) {
     std::vector<AnyProduct> pinned;
     std::vector<std::pair<std::size_t, AnyProduct>> streamed;
@@ -74,18 +107,25 @@ Result<void> multiply_parts(Window& window, std::span<const Linear* const> linea
         CHAOS_TRY(product.matrix.packed, window.acquire(number));
         multiply(std::span<const AnyProduct>(&product, 1));
         window.release(number);
+        if (exchange != nullptr) exchange->between();
     }
     return {};
 }
 
 template <class AnyProduct, class Multiply>
-Result<void> multiply_all(const Model& model, std::initializer_list<const Linear*> linears,
-                          std::span<const AnyProduct> products, const Multiply& multiply) {
+Result<void> multiply_all(const Model& model, Exchange* exchange, std::size_t tokens,
+                          std::initializer_list<const Linear*> linears, std::span<const AnyProduct> products,
+                          const Multiply& multiply) {
     if (std::all_of(linears.begin(), linears.end(), [](const Linear* each) { return each->matrix.rows == 0; }))
         return {};
+    const auto in_turns = [&](std::span<const AnyProduct> some) {
+        if (exchange == nullptr) return multiply(some);
+        multiply_in_turns(*exchange, tokens, some, multiply);
+    };
     if (model.window() != nullptr)
-        return multiply_parts(*model.window(), std::span(linears.begin(), linears.size()), products, multiply);
-    multiply(products);
+        return multiply_parts(*model.window(), exchange, std::span(linears.begin(), linears.size()), products,
+                              in_turns);
+    in_turns(products);
     return {};
 }
 
@@ -231,7 +271,7 @@ void Engine::normalize(Lane& lane, std::span<const float> weights, Activations::
 Result<void> Engine::multiply_floats(const Activations& activations, std::initializer_list<const Linear*> linears,
                                      std::span<const Product> products) {
     if (exchange_ != nullptr) exchange_->between();
-    return multiply_all(model_, linears, products,
+    return multiply_all(model_, exchange_, activations.rows(), linears, products,
                         [&](std::span<const Product> some) { multiply(pool_, activations, some); });
 }
 
@@ -313,11 +353,13 @@ Result<void> Engine::ffn(Lane& lane, const LayerWeights& layer, bool last) {
 
 // What the activations give is to be added to the hidden state, with what the others have of it.
 Result<void> Engine::begin_product(Lane& lane, const Linear& linear, std::size_t block_columns, bool last) {
+    // Attention to much takes long, too.
+    if (exchange_ != nullptr && lane.count > 1) exchange_->between();
     const auto width = static_cast<std::size_t>(config_.width);
     lane.sums.assign(lane.count * width, 0);
     const std::array products = {FixedProduct{linear.matrix, lane.sums.data(), width}};
     CHAOS_CHECK(multiply_all(
-        model_, {&linear}, std::span<const FixedProduct>(products),
+        model_, exchange_, lane.count, {&linear}, std::span<const FixedProduct>(products),
         [&](std::span<const FixedProduct> some) { multiply_fixed(pool_, lane.activations, block_columns, some); }));
     lane.pending = &linear;
     return exchange_ == nullptr ? Result<void>() : exchange_->begin_sum(lane.sums, last);
@@ -385,7 +427,12 @@ Result<void> Engine::tell_each_other(std::span<const std::size_t> best) {
     logits_.assign(best.size() * vocab, -std::numeric_limits<float>::infinity());
     if (best.empty()) return {};
     CHAOS_TRY(const auto told, exchange_->collect(tell_logits(model_.slice().vocab, own_logits_, best)));
-    for (const std::vector<std::byte>& each : told) CHAOS_CHECK(hear_logits(each, vocab, logits_));
+    for (const std::vector<std::byte>& each : told) {
+        if (auto heard = hear_logits(each, vocab, logits_); !heard) {
+            exchange_->interrupt(heard.error().message);
+            return heard;
+        }
+    }
     return {};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace chaos::infer {
@@ -35,12 +36,16 @@ public:
     // time.
     virtual void meanwhile(const std::function<void()>& /*work*/) {}
 
-    // Called now and then while a pass is computed: whoever has to answer others does so.
+    // Called now and then while a pass is computed, never long after the last time: whoever has to answer others does
+    // so. What comes then may make the next sum an error, and nothing else.
     virtual void between() {}
 
     // At the end of a pass: what each member has to say of the logits that were asked for, by its place among them,
     // ours included. Good until the next call.
     [[nodiscard]] virtual Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) = 0;
+
+    // What a member said makes no sense: from now on everything is an error, as if somebody were gone.
+    virtual void interrupt(const std::string& /*why*/) {}
 };
 
 }  // namespace chaos::infer

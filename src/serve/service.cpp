@@ -420,6 +420,10 @@ void Service::stop() {
     routes_->server().stop(routes_->options().grace);
 }
 
+void Service::stop_at_once() {
+    routes_->server().stop({});
+}
+
 void Service::stop_on_signals() {
     routes_->server().stop_on_signals(routes_->options().grace);
 }

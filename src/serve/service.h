@@ -55,6 +55,8 @@ public:
     // then answers say so.
     void set_writes(bool writes);
     void stop();
+    // Nobody writes any more what is under way.
+    void stop_at_once();
     void stop_on_signals();
 
 private:

@@ -1,5 +1,5 @@
 // tensor/ computes one model on several nodes: they divide it between them, exchange sums over their links, heal when
-// one is lost. It may call infer, live, plan and net; serve, node and cli call it.
+// one is lost. It may call infer, live, plan and net; cli calls it.
 //
 // Read in this order: exchange.h (this file: sums and logits over links), rounds.h (what keeps the cluster's core
 // going where nothing is trained), session.h (who computes what, and when), gateway.h (how texts are asked for).
@@ -71,7 +71,7 @@ public:
     // From now on. What was under way is forgotten.
     void begin(Group group);
     // Whoever waits gets this error, and so does everybody who comes until the next begin().
-    void interrupt(const std::string& why);
+    void interrupt(const std::string& why) override;
     [[nodiscard]] bool interrupted() const { return !error_.empty(); }
 
     // Rides on the last sum of every pass: asked for when that leaves.
@@ -91,9 +91,8 @@ public:
     void arrived(NodeId from, const net::BulkHead& head) override;
     void dropped(NodeId from, const net::BulkHead& head) override;
 
-    // What was waited for others, in seconds, and in how many exchanges.
+    // What was waited for others, in seconds.
     [[nodiscard]] double waited_s() const { return waited_s_; }
-    [[nodiscard]] std::uint64_t exchanges() const { return number_; }
 
 private:
     enum Way : std::uint32_t { up, down };

@@ -91,7 +91,10 @@ void Session::lead() {
     considered_ = members;
     planned_ = Clock::now();
     ahead_.reset();
-    if (!divided) return ports_.note("cannot divide the model: " + divided.error().message);
+    if (!divided) {
+        reasons_ = {divided.error().message};
+        return ports_.note("cannot divide the model: " + divided.error().message + "; waits for others");
+    }
     reasons_ = divided->plan.reasons;
     if (!under_way() || is_outdone()) return divide(std::move(*divided));
     if (!same(divided->division, current())) {
@@ -182,8 +185,9 @@ void Session::received_prepared(NodeId from, const wire::Prepared& message) {
     if (ahead_->waited_for.empty()) divide(Divided(ahead_->divided));
 }
 
+// Who is linked but no active member has no part in anything that could be interrupted.
 void Session::received_interrupted(NodeId from, const wire::Interrupted& message) {
-    if (!leads()) return;
+    if (!leads() || !view_->is_active(from)) return;
     const bool prepares = ahead_ && ahead_->divided.division.generation() == message.generation();
     const bool computes = team_ != nullptr && team_->generation() == message.generation();
     const bool next = next_ && next_->generation() == message.generation();

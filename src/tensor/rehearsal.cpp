@@ -31,12 +31,11 @@ Rehearsal::Rehearsal(const infer::Model& model, infer::Pool& pool, const Setting
 Result<std::unique_ptr<Rehearsal>> Rehearsal::make(const infer::Model& model, infer::Pool& pool, const Setting& setting,
                                                    std::function<bool()> go_on) {
     std::unique_ptr<Rehearsal> rehearsal(new Rehearsal(model, pool, setting, std::move(go_on)));
-    CHAOS_TRY(infer::Scheduler scheduler,
-              infer::Scheduler::make(rehearsal->engine_, {.sequences = 1,
-                                                          .context = rehearsal->context_,
-                                                          .kv_type = setting.kv_type,
-                                                          .speculate = false,
-                                                          .batch = infer::Engine::max_tokens}));
+    CHAOS_TRY(
+        infer::Scheduler scheduler,
+        infer::Scheduler::make(
+            rehearsal->engine_,
+            {.sequences = 1, .context = rehearsal->context_, .speculate = false, .batch = infer::Engine::max_tokens}));
     rehearsal->scheduler_.emplace(std::move(scheduler));
     return rehearsal;
 }

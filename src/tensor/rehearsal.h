@@ -35,7 +35,6 @@ public:
     // Its keys and values are those of `most_context` tokens or fewer: who has not filled caches for that many yet
     // takes no more memory than it will.
     struct Setting {
-        infer::KvType kv_type = infer::KvType::f16;
         std::size_t most_context = 0;
         bool whole_heads = false;  // as infer::Exchange's
     };

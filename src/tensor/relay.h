@@ -5,8 +5,12 @@
 //   author ──link──► member ──link──► member ──link──► to        each passes it on once, the nearest way it knows of
 //
 // The author signs what it says; whoever it is for checks that. Nothing is confirmed, and nothing is sent again: what
-// is lost with a link, or finds no way, is made up for by those whose link it was. They know which generation of the
-// session leaned on the link, and have it divided anew (Session::link_down).
+// is lost with a link, or finds no way further on, is made up for by those whose link it was. They know which
+// generation of the session leaned on the link, and have it divided anew (Session::link_down). Where there is no way
+// from the author on, send() says so, and the author sees to it.
+//
+// Nor is order kept: where a link comes or goes, what is said later may overtake what was said before. Whatever counts
+// on an order says its place in it (Told), and whoever misses something has the session divided anew.
 //
 // Everything is called, and calls back, in the loop's thread.
 #pragma once

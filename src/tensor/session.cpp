@@ -201,6 +201,7 @@ void Session::watch() {
         const bool idle = (stage_ == Stage::none || stage_ == Stage::broken) && !next_;
         if (idle && !leads() && view_->is_active(self_)) tell_interrupted(taken());
         if (view_->is_active(self_)) tell_far_leader();
+        if (stage_ == Stage::whole && team_->unheard) interrupt("there is no way to " + brief(team_->chief));
         watch();
     });
 }
@@ -327,17 +328,29 @@ void Session::received_begin(NodeId from, const wire::Begin& message) {
 
 void Session::received_told(NodeId from, const wire::Told& message) {
     if (stage_ != Stage::whole || from != team_->chief || message.generation() != team_->generation()) return;
-    const std::int64_t token = message.sampled().token();
-    if (message.has_sampled() && token >= 0 && token < subject_.config.vocab)
-        drawn(message.number(), sampled_from(message.sampled()));
+    const auto text = texts_.find(message.number());
+    if (text == texts_.end()) return;  // nobody wants it any more
+    // What went another way may have come earlier, or not at all.
+    const bool next = message.drawn() == text->second.request.drawn;
+    const bool sound = std::ranges::all_of(message.sampled(), [&](const wire::Told::Sampled& each) {
+        return each.token() >= 0 && each.token() < subject_.config.vocab;
+    });
+    if (!next || !sound) return interrupt(brief(from) + " tells something else than what comes next");
+    for (const wire::Told::Sampled& each : message.sampled()) drawn(message.number(), sampled_from(each));
     if (message.has_ended()) ended(message.number(), ended_from(message.ended()));
 }
 
-void Session::tell(NodeId to, const wire::Work& message) {
-    if (to == self_)
-        received(self_, message);
-    else
-        (void)ports_.send(to, message);
+// False: there is no way.
+bool Session::tell(NodeId to, const wire::Work& message) {
+    if (to != self_) return ports_.send(to, message);
+    received(self_, message);
+    return true;
+}
+
+// Of the division in force. The chief would wait for what did not get away, or a client would; but a division is not
+// made anew at once, or nothing else would be done until there is a way.
+void Session::tell_chief(const wire::Work& message) {
+    if (!tell(team_->chief, message)) team_->unheard = true;
 }
 
 // Passes stop; what is in flight counts for nothing.
@@ -466,12 +479,11 @@ void Session::finish_loading() {
     if (stage_ == Stage::loading) take_up(std::move(loaded));
 }
 
-// This node cannot have the slice; others may do without it.
+// This node cannot have the slice; others may do without it, those who are here or who come.
 void Session::give_up(const Error& why) {
     stage_ = Stage::broken;
-    const bool alone = team_->group.members.size() == 1 && those_who_can().size() <= 1;
-    if (leads() && alone) return ports_.failed(why);
     if (const auto to = leader()) tell_unable(*to, team_->generation(), why);
+    if (leads() && those_who_can().empty()) ports_.note("waits for others who can compute it");
 }
 
 // Whoever can do something about it reads what this node says, and not what the leader does.
@@ -489,11 +501,9 @@ void Session::take_up(Result<LoadedSlice> loaded) {
     team_->loaded = std::move(*loaded);
     disk_bytes_per_s_ = std::max(disk_bytes_per_s_, team_->loaded.disk_bytes_per_s);
     team_->engine.emplace(*team_->loaded.model, *team_->loaded.pool, &exchange_);
-    auto scheduler = infer::Scheduler::make(*team_->engine, {.sequences = team_->portion.sequences,
-                                                             .context = team_->portion.context,
-                                                             .kv_type = options_.kv_type,
-                                                             .speculate = options_.speculate,
-                                                             .batch = team_->portion.batch});
+    auto scheduler = infer::Scheduler::make(
+        *team_->engine,
+        {.sequences = team_->portion.sequences, .context = team_->portion.context, .batch = team_->portion.batch});
     if (!scheduler) return give_up(scheduler.error());
     team_->scheduler.emplace(std::move(*scheduler));
     // A link that the leader counted on may have gone meanwhile.
@@ -505,7 +515,7 @@ void Session::take_up(Result<LoadedSlice> loaded) {
     wire::Work message;
     message.mutable_ready()->set_generation(team_->generation());
     is_whole();
-    tell(team_->chief, message);
+    tell_chief(message);
 }
 
 void Session::is_whole() {
@@ -533,14 +543,12 @@ void Session::begin_rehearsal() {
     // A streamed slice takes what its disk takes, which is known.
     const bool useful = model != nullptr && model->window() == nullptr && bytes > 0 && differs(bytes, rehearsed_bytes_);
     if (useful && may_rehearse()) {
-        auto rehearsal = Rehearsal::make(*model, *team_->loaded.pool,
-                                         {.kv_type = options_.kv_type,
-                                          .most_context = team_->portion.context,
-                                          .whole_heads = team_->group.whole_heads},
-                                         [this] {
-                                             loop_.poll();
-                                             return may_rehearse();
-                                         });
+        auto rehearsal =
+            Rehearsal::make(*model, *team_->loaded.pool,
+                            {.most_context = team_->portion.context, .whole_heads = team_->group.whole_heads}, [this] {
+                                loop_.poll();
+                                return may_rehearse();
+                            });
         if (rehearsal) {
             rehearsal_ = std::move(*rehearsal);
             return;
@@ -571,10 +579,12 @@ void Session::pass() {
     const auto began = Clock::now();
     const double waited = exchange_.waited_s();
     const bool computed = team_->scheduler->step();
+    tell_askers();
     if (const auto& failure = team_->scheduler->failure(); failure) {
         if (!exchange_.interrupted()) return ports_.failed(*failure);
         return interrupt(failure->message);
     }
+    if (stage_ != Stage::whole) return;
     if (computed) {
         ++passes_;
         if (team_->scheduler->computed() == 1) {

@@ -94,10 +94,8 @@ struct Portion {
 };
 
 struct SessionOptions {
-    std::size_t sequences = 4;  // texts at once
-    std::size_t context = 0;    // tokens of each
-    infer::KvType kv_type = infer::KvType::f16;
-    bool speculate = true;
+    std::size_t sequences = 4;        // texts at once
+    std::size_t context = 0;          // tokens of each
     infer::Speed speed;               // of this node, as measured
     std::uint64_t memory_bytes = 0;   // it may take; 0: no limit
     std::uint64_t program_bytes = 0;  // of them, that are taken already
@@ -195,6 +193,8 @@ private:
         bool computing = false;
         // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
+        // The chief lacks something of ours: there was no way to it.
+        bool unheard = false;
         bool rehearsed = false;  // or there is no need to
         bool forecast = false;   // the leader's has come
 
@@ -261,7 +261,8 @@ private:
     void begin_if_asked();
     void ask_chief(infer::Writer::Id id);
     void ask_for_all();
-    void tell(NodeId to, const wire::Work& message);
+    bool tell(NodeId to, const wire::Work& message);
+    void tell_chief(const wire::Work& message);
     void queue(NodeId asker, const wire::Work& message);
     void queue_drop(NodeId asker, const wire::Drop& drop);
     [[nodiscard]] Result<void> may_wait(NodeId asker, const wire::Ask& ask) const;
@@ -283,7 +284,10 @@ private:
     void end_rehearsal();
     void apply(const wire::Commands& commands);
     void submit(NodeId asker, const wire::Ask& ask);
-    [[nodiscard]] infer::Listener listener_for(NodeId asker, infer::Writer::Id number);
+    [[nodiscard]] infer::Listener listener_for(NodeId asker, infer::Writer::Id number, std::uint64_t drawn);
+    wire::Told& telling(NodeId asker, infer::Writer::Id number, std::uint64_t drawn);
+    void tell_askers();
+    void tell_asker(NodeId asker, const wire::Work& message);
     void drawn(infer::Writer::Id id, const infer::Sampled& sampled);
     void ended(infer::Writer::Id id, const infer::Ended& ended);
     void pass();
@@ -317,6 +321,8 @@ private:
     std::thread loading_;
     std::optional<Result<LoadedSlice>> arrived_;  // of the thread
     std::deque<Queued> queue_;                    // of the chief
+    // Of the chief: what is to be told of each text at the end of a pass.
+    std::map<std::pair<NodeId, infer::Writer::Id>, wire::Told> telling_;
     std::map<infer::Writer::Id, Text> texts_;
     std::uint64_t passes_ = 0;
     std::uint64_t healed_ = 0;

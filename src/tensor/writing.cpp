@@ -53,7 +53,7 @@ void Session::ask_chief(Id id) {
     message.mutable_ask()->set_generation(team_->generation());
     message.mutable_ask()->set_number(id);
     if (message.ask().ByteSizeLong() > max_text_bytes) return cannot(too_long);
-    tell(team_->chief, message);
+    tell_chief(message);
 }
 
 void Session::drop(Id id) {
@@ -106,8 +106,9 @@ void Session::refuse(NodeId asker, const wire::Ask& ask, const std::string& why)
     wire::Work message;
     message.mutable_told()->set_generation(ask.generation());
     message.mutable_told()->set_number(ask.number());
+    message.mutable_told()->set_drawn(ask.drawn());
     *message.mutable_told()->mutable_ended() = to_wire(how);
-    (void)ports_.send(asker, message);
+    tell_asker(asker, message);
 }
 
 // Where its text is still waiting, that is all. Of a later division nothing else can be: a text comes before its drop.
@@ -191,7 +192,7 @@ void Session::begin_if_asked() {
     *message.mutable_begin()->mutable_commands() = next_commands();
     if (message.begin().commands().commands().empty()) return;
     for (const NodeId member : team_->group.members)
-        if (member != self_) (void)ports_.send(member, message);
+        if (member != self_ && !ports_.send(member, message)) return interrupt("there is no way to " + brief(member));
     apply(message.begin().commands());
     team_->computing = true;
 }
@@ -204,6 +205,7 @@ void Session::apply(const wire::Commands& commands) {
         if (const auto id = team_->ids.find({asker, command.drop().number()}); id != team_->ids.end())
             team_->scheduler->cancel(id->second);
     }
+    tell_askers();
 }
 
 void Session::drawn(Id id, const infer::Sampled& sampled) {
@@ -219,36 +221,57 @@ void Session::ended(Id id, const infer::Ended& ended) {
 }
 
 // The one that asked hears what comes of it: by itself, or, where it does not compute, by the chief.
-infer::Listener Session::listener_for(NodeId asker, Id number) {
+infer::Listener Session::listener_for(NodeId asker, Id number, std::uint64_t drawn) {
     if (asker == self_)
         return {.on_token =
                     [this, number](const infer::Sampled& sampled) {
-                        drawn(number, sampled);
+                        this->drawn(number, sampled);
                         return true;
                     },
                 .on_end = [this, number](const infer::Ended& how) { ended(number, how); }};
     const auto& members = team_->group.members;
     if (!is_chief() || std::ranges::find(members, asker) != members.end()) return {};
-    wire::Work message;
-    message.mutable_told()->set_generation(team_->generation());
-    message.mutable_told()->set_number(number);
-    return {.on_token =
-                [this, asker, message](const infer::Sampled& sampled) mutable {
-                    *message.mutable_told()->mutable_sampled() = to_wire(sampled);
-                    (void)ports_.send(asker, message);
-                    return true;
-                },
-            .on_end =
-                [this, asker, message](const infer::Ended& how) mutable {
-                    *message.mutable_told()->mutable_ended() = to_wire(how);
-                    (void)ports_.send(asker, message);
-                }};
+    return {
+        .on_token =
+            [this, asker, number, drawn](const infer::Sampled& sampled) mutable {
+                *telling(asker, number, drawn++).add_sampled() = to_wire(sampled);
+                return true;
+            },
+        .on_end = [this, asker, number](
+                      const infer::Ended& how) { *telling(asker, number, how.tokens).mutable_ended() = to_wire(how); }};
+}
+
+// What is said of a text at the end of this pass; `drawn`: how many of its tokens there are already, if that is nothing
+// yet.
+wire::Told& Session::telling(NodeId asker, Id number, std::uint64_t drawn) {
+    const auto [entry, fresh] = telling_.try_emplace({asker, number});
+    wire::Told& told = entry->second;
+    if (fresh) {
+        told.set_generation(team_->generation());
+        told.set_number(number);
+        told.set_drawn(drawn);
+    }
+    return told;
+}
+
+void Session::tell_askers() {
+    for (auto& [text, told] : std::exchange(telling_, {})) {
+        wire::Work message;
+        *message.mutable_told() = std::move(told);
+        tell_asker(text.first, message);
+    }
+}
+
+// Nobody waits for what those who are gone had asked for.
+void Session::tell_asker(NodeId asker, const wire::Work& message) {
+    const bool sent = ports_.send(asker, message);
+    if (!sent && view_ != nullptr && view_->find(asker) != nullptr) lost(message.told().generation());
 }
 
 // All members do the same.
 void Session::submit(NodeId asker, const wire::Ask& ask) {
     const std::pair key{asker, ask.number()};
-    infer::Listener listener = listener_for(asker, ask.number());
+    infer::Listener listener = listener_for(asker, ask.number(), ask.drawn());
     listener.on_end = [this, key, team = team_.get(), then = std::move(listener.on_end)](const infer::Ended& how) {
         team->ids.erase(key);
         // What an interruption ends goes on later.

@@ -192,6 +192,35 @@ TEST_F(ServeTogether, OneWithoutRoomForAnythingIsInNobodysWay) {
     for (const Node* node : {&first, &second, &third}) EXPECT_EQ(text_of(node->port, 60), alone);
 }
 
+TEST_F(ServeTogether, WhoBeginsWithoutRoomWaitsForOthers) {
+    Process first({"serve", shared(model).string(), "--dir", "a", "--listen", "127.0.0.1:0", "--threads", "1",
+                   "--detect-ms", "500", "--memory", "1MB"},
+                  folder_.path(), [this] { home(); });
+    ASSERT_TRUE(first.wait_for_output("waits for others")) << first.out << first.err;
+    ASSERT_TRUE(first.wait_for_output("--join 127.0.0.1:")) << first.out << first.err;
+    const auto port = static_cast<std::uint16_t>(std::stoi(first.out.substr(first.out.find("--join 127.0.0.1:") + 17)));
+    const Node second = start("b", {"--join", "127.0.0.1:" + std::to_string(port)});
+    ASSERT_TRUE(first.wait_for_output("/v1")) << first.out << first.err;
+    EXPECT_EQ(text_of(port, 60), text_of(second.port, 60));
+}
+
+// The same way as by Ctrl-C.
+TEST_F(ServeTogether, WhoLeavesEndsItsAnswersFirst) {
+    constexpr std::size_t tokens = 400;
+    const Node first = start("a", {});
+    const std::string alone = text_of(first.port, tokens);
+    const Node second = start("b", joining(first));
+    ASSERT_TRUE(computes_with(second, 1));
+    Client client(first.port);
+    client.post("/v1/completions", request(tokens, true));
+    std::string stream = client.read_until("data: ");
+    EXPECT_NE(said({"leave", "--dir", "a"}).find("leaves when the answers under way have ended"), std::string::npos);
+    stream += client.read_until("data: [DONE]");
+    EXPECT_EQ(joined(stream), alone);
+    EXPECT_EQ(first.process->wait(), 0) << first.process->err;
+    EXPECT_EQ(text_of(second.port, tokens), alone);
+}
+
 TEST_F(ServeTogether, ANodeWithAnotherModelIsTold) {
     const Node first = start("a", {});
     Process other({"serve", shared("models/qwen3-tiny").string(), "--dir", "b", "--listen", "127.0.0.1:0", "--join",

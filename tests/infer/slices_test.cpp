@@ -2,6 +2,8 @@
 #include "infer/candidates.h"
 #include "infer/models.h"
 #include "infer/scheduler.h"
+#include "infer/small_model.h"
+#include "temporary_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 
 namespace chaos::infer {
 namespace {
@@ -150,6 +153,52 @@ TEST(Slices, TogetherHaveTheLogitsOfTheWhole) {
             together(path, slices, true, compute);
         }
     }
+}
+
+// Whose others have nothing to add: how often they are heard while it computes.
+class Listening final : public Exchange {
+public:
+    void between() override { ++heard; }
+    Result<void> begin_sum(std::span<std::int64_t>, bool) override { return {}; }
+    Result<void> end_sum() override { return {}; }
+    Result<std::span<const std::vector<std::byte>>> collect(std::vector<std::byte> ours) override {
+        told_ = std::move(ours);
+        return std::span<const std::vector<std::byte>>(&told_, 1);
+    }
+    std::size_t heard = 0;
+
+private:
+    std::vector<std::byte> told_;
+};
+
+TEST(Slices, HearOthersWhileTheyMultiplyMuch) {
+    constexpr std::size_t tokens = 256;
+    Config config = test::divisible_config();
+    config.width = 1024;
+    config.max_context = tokens;
+    const chaos::test::TemporaryFolder folder;
+    const auto path = folder.path() / "model.gguf";
+    auto tensors = test::small_tensors(config, StoredType::f32);
+    std::mt19937 random(3);
+    std::uniform_real_distribution<float> weight(-0.1F, 0.1F);
+    for (GgufOutput& tensor : tensors) {
+        std::size_t count = 1;
+        for (const auto extent : tensor.extents) count *= static_cast<std::size_t>(extent);
+        std::vector<float> weights(count);
+        std::ranges::generate(weights, [&] { return weight(random); });
+        tensor.write = [weights](const Sink& sink) { return sink(std::as_bytes(std::span(weights))); };
+    }
+    ASSERT_TRUE(write_gguf(path, test::small_metadata(config, false), tensors));
+    test::Loaded alone(path);
+    Listening others;
+    Engine engine(*alone.model, alone.pool, &others);
+    const Ids ids(tokens, 3);
+    const auto one = logits_of(engine, std::span(ids).first(1), 1);
+    const std::size_t heard = std::exchange(others.heard, 0);
+    EXPECT_EQ(logits_of(engine, ids, tokens), logits_of(*alone.engine, ids, tokens));
+    // By halves: gates and ups of one are more than is multiplied at once.
+    const auto layers = static_cast<std::size_t>(config.layers);
+    EXPECT_GE(others.heard, 2 * (heard - 1) + 1 + 2 * layers * 3);
 }
 
 TEST(Slices, DrawTheSameTokensFromCandidates) {

@@ -12,9 +12,7 @@ protected:
     void load(const infer::Slice& slice) { model_.emplace(infer::Model::load(file(), slice, pool_, {}).value()); }
     static infer::ModelFile file() { return infer::ModelFile::open(infer::test::gguf("qwen3-tiny-q4_0")).value(); }
     std::unique_ptr<Rehearsal> rehearsal(std::function<bool()> go_on, bool whole_heads = false) {
-        return Rehearsal::make(*model_, pool_,
-                               {.kv_type = infer::KvType::f16, .most_context = 32, .whole_heads = whole_heads},
-                               std::move(go_on))
+        return Rehearsal::make(*model_, pool_, {.most_context = 32, .whole_heads = whole_heads}, std::move(go_on))
             .value();
     }
     infer::Pool pool_{1};

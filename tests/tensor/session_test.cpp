@@ -3,6 +3,7 @@
 
 #include "infer/small_model.h"
 #include "infer/tensor_model.h"
+#include "net/site.h"
 #include "temporary_folder.h"
 #include "tensor/division.h"
 #include "tensor/wire.h"
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <algorithm>
 #include <set>
@@ -112,7 +114,7 @@ protected:
         EXPECT_TRUE(ask.ParseFromString(bytes));
         return message;
     }
-    virtual Result<LoadedSlice> load() { return Error{"this is a test"}; }
+    virtual Result<LoadedSlice> load(const infer::Slice&) { return Error{"this is a test"}; }
 
     struct Wish {
         infer::Slice slice;
@@ -123,6 +125,7 @@ protected:
     std::vector<wire::Work> sent_;
     std::vector<Wish> wishes_;
     std::size_t loads_ = 0;
+    bool reachable_ = true;
     bool whole_ = false;
     std::string notes_;
     Session session_{
@@ -134,8 +137,8 @@ protected:
         options(),
         {.send =
              [this](NodeId, const wire::Work& message) {
-                 sent_.push_back(message);
-                 return true;
+                 if (reachable_) sent_.push_back(message);
+                 return reachable_;
              },
          .carried = [](NodeId) { return std::uint64_t{0}; },
          .linked = [] { return std::vector{leader}; },
@@ -147,15 +150,87 @@ protected:
                  wishes_.push_back({slice, std::move(done)});
              },
          .get_rest = [] {},
-         .load = [this](const Portion&) -> Result<LoadedSlice> {
+         .load = [this](const Portion& portion) -> Result<LoadedSlice> {
              ++loads_;
-             return load();
+             return load(portion.slice);
          },
          .whole = [this](bool whole) { whole_ = whole; },
          .note = [this](const std::string& text) { notes_ += text + "\n"; },
          .failed = [](const Error& why) { ADD_FAILURE() << why.message; }},
         std::make_shared<Gateway::Told>()};
 };
+
+// The leader computes alone, and tells it what clients of its own ask for.
+class Asker : public Alone {
+protected:
+    void begin(std::uint64_t generation) {
+        wire::Work alone = division(generation, 4, false);
+        alone.mutable_division()->mutable_members()->RemoveLast();
+        wire::Division::Member& all = *alone.mutable_division()->mutable_members(0);
+        all.mutable_ffn()->set_count(512);
+        all.mutable_vocab()->set_count(8);
+        sent_.clear();
+        session_.received(leader, alone);
+        session_.compute();
+        ASSERT_TRUE(session_.state().whole) << notes_;
+    }
+    void ask_for_four() {
+        infer::Request request;
+        request.prompt = {2, 3, 4};
+        request.max_tokens = 4;
+        session_.ask(1, request);
+    }
+    // The tokens are 5, as many as there are, after so many others.
+    static wire::Work told(std::uint64_t drawn, std::size_t tokens) {
+        wire::Work message;
+        message.mutable_told()->set_generation(1 << 20);
+        message.mutable_told()->set_number(1);
+        message.mutable_told()->set_drawn(drawn);
+        while (tokens-- > 0) message.mutable_told()->add_sampled()->set_token(5);
+        return message;
+    }
+    [[nodiscard]] wire::Ask asked() const {
+        return last_sent([](const wire::Work& each) { return each.has_ask(); }).ask();
+    }
+    [[nodiscard]] bool has_interrupted() const {
+        return last_sent([](const wire::Work& each) { return each.has_interrupted(); }).has_interrupted();
+    }
+};
+
+TEST_F(Asker, WhatComesOutOfItsTurnInterrupts) {
+    begin(1 << 20);
+    ask_for_four();
+    session_.received(leader, told(0, 1));
+    EXPECT_FALSE(has_interrupted());
+    // Of the second nothing has come.
+    session_.received(leader, told(2, 1));
+    EXPECT_TRUE(has_interrupted());
+    session_.received(leader, told(1, 1));
+    begin((1 << 20) + 1);
+    EXPECT_EQ(asked().drawn(), 1U);
+    EXPECT_EQ(asked().tokens_size(), 4);
+}
+
+TEST_F(Asker, NoEndComesBeforeItsTokens) {
+    begin(1 << 20);
+    ask_for_four();
+    wire::Work end = told(4, 0);
+    end.mutable_told()->mutable_ended()->set_tokens(4);
+    session_.received(leader, end);
+    EXPECT_TRUE(has_interrupted());
+    EXPECT_EQ(session_.state().texts, 1U);
+}
+
+TEST_F(Asker, WhatDidNotGetAwayIsAskedForAgain) {
+    begin(1 << 20);
+    reachable_ = false;
+    ask_for_four();
+    reachable_ = true;
+    EXPECT_EQ(asked().number(), 0U);
+    while (!has_interrupted()) loop_.run_one();
+    begin((1 << 20) + 1);
+    EXPECT_EQ(asked().number(), 1U);
+}
 
 // What is to come must not take the place of what everybody waits for.
 TEST_F(Alone, GetsWhatIsInForceBeforeWhatIsToCome) {
@@ -238,6 +313,25 @@ TEST_F(Alone, WhoLeadsDividesLaterThanAnybodyHasTakenUp) {
     const std::uint64_t now = last_division().generation();
     session_.received(leader, able(32, UINT64_MAX));
     EXPECT_EQ(last_division().generation(), now);
+}
+
+// Who is linked, but has no part.
+TEST_F(Alone, WhoIsNoMemberInterruptsNothing) {
+    adopt(2, self);
+    session_.compute();
+    ASSERT_TRUE(session_.state().generation > 0) << notes_;
+    const std::string before = notes_;
+    sent_.clear();
+    wire::Work message;
+    message.mutable_interrupted()->set_generation(session_.state().generation);
+    session_.received({3, 0}, message);
+    message.mutable_interrupted()->set_why("of no reason");
+    session_.received({3, 0}, message);
+    EXPECT_FALSE(session_.ready());
+    EXPECT_TRUE(sent_.empty());
+    EXPECT_EQ(notes_, before);
+    session_.received(leader, message);
+    EXPECT_THAT(notes_, HasSubstr("of no reason"));
 }
 
 // Who is behind asks; nothing is divided anew for that.
@@ -394,7 +488,7 @@ protected:
         members[0].mutable_vocab()->set_count(8);
         return message;
     }
-    Result<LoadedSlice> load() override {
+    Result<LoadedSlice> load(const infer::Slice& slice) override {
         struct Owner {
             infer::Pool pool{1};
             std::optional<infer::Model> model;
@@ -405,13 +499,14 @@ protected:
         CHAOS_CHECK(infer::write_gguf(path, infer::test::small_metadata(config, false),
                                       infer::test::small_tensors(config, infer::StoredType::f32)));
         CHAOS_TRY(auto file, infer::ModelFile::open(path));
-        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), owner->pool, {}));
+        CHAOS_TRY(owner->model, infer::Model::load(std::move(file), slice, owner->pool, {}));
         return LoadedSlice{
             .model = &*owner->model, .pool = &owner->pool, .disk_bytes_per_s = 0, .owner = std::move(owner)};
     }
     // Until texts can be computed.
-    void begin() {
-        session_.received(leader, all(1 << 20));
+    void begin() { begin(all(1 << 20)); }
+    void begin(const wire::Work& division) {
+        session_.received(leader, division);
         session_.compute();
         ASSERT_EQ(wishes_.size(), 1U) << notes_;
         wishes_[0].done({});
@@ -435,13 +530,91 @@ TEST_F(Chief, BeginsNoMoreAtOnceThanAMessageCarries) {
         session_.compute();
         std::set<std::uint64_t>& told = passes.emplace_back();
         for (const wire::Work& each : sent_)
-            if (each.told().has_sampled()) told.insert(each.told().number());
+            if (each.told().sampled_size() > 0) told.insert(each.told().number());
     }
     using Numbers = std::set<std::uint64_t>;
     ASSERT_GE(passes.size(), 3U) << notes_;
     EXPECT_EQ(passes[0], Numbers{1});
     EXPECT_EQ(passes[1], (Numbers{1, 2}));
     EXPECT_EQ(passes[2], (Numbers{1, 2, 3}));
+}
+
+// Whoever has the last token has the end, too.
+TEST_F(Chief, TellsTheEndWithTheLastToken) {
+    begin();
+    sent_.clear();
+    session_.received(leader, ask(1, 0, 3));
+    while (session_.ready()) session_.compute();
+    std::uint64_t drawn = 0;
+    bool ended = false;
+    for (const wire::Work& each : sent_) {
+        if (!each.has_told()) continue;
+        EXPECT_EQ(each.told().drawn(), drawn);
+        EXPECT_FALSE(ended);
+        drawn += static_cast<std::uint64_t>(each.told().sampled_size());
+        ended = each.told().has_ended();
+        EXPECT_EQ(ended, drawn == 3);
+    }
+    EXPECT_TRUE(ended);
+}
+
+TEST_F(Chief, WhatCannotBeToldInterrupts) {
+    begin();
+    session_.received(leader, ask(1, 0, 3));
+    reachable_ = false;
+    session_.compute();
+    EXPECT_FALSE(session_.state().whole);
+}
+
+// It computes a half, and the test is the leader, chief and other half.
+class Half : public Chief {
+protected:
+    Half() { exchange_.connect(site_.links); }
+
+    // As soon as it is waited for.
+    void tell(std::uint64_t number, const std::vector<std::byte>& bytes) {
+        auto soon = std::make_shared<asio::steady_timer>(loop_, std::chrono::milliseconds(1));
+        soon->async_wait([this, number, bytes, soon](boost::system::error_code) {
+            const net::BulkHead head{.kind = net::BulkKind::gradients,
+                                     .bytes = static_cast<std::uint32_t>(bytes.size()),
+                                     .first = 1 << 20,
+                                     .second = number,
+                                     .third = bytes.size(),
+                                     .fourth = 0,
+                                     .fifth = 0};
+            const auto place = exchange_.place_for(leader, head);
+            if (place.kind != net::BulkReceiver::Place::Kind::here) return tell(number, bytes);
+            std::ranges::copy(bytes, place.at.begin());
+            exchange_.arrived(leader, head);
+        });
+    }
+
+    net::Site site_{loop_};
+};
+
+// What one member says ends no other.
+TEST_F(Half, LogitsThatMakeNoSenseInterruptTheDivision) {
+    begin(division(1 << 20, 2, false));
+    wire::Work message;
+    message.mutable_begin()->set_generation(1 << 20);
+    wire::Command& command = *message.mutable_begin()->mutable_commands()->add_commands();
+    *command.mutable_asker() = to_wire(leader);
+    *command.mutable_ask() = ask(1, 0).ask();
+    session_.received(leader, message);
+    const auto config = infer::test::divisible_config();
+    constexpr std::size_t tokens = 3;
+    const auto sums = static_cast<std::uint64_t>(2 * config.layers);
+    for (std::uint64_t number = 1; number <= sums; ++number)
+        tell(number, std::vector<std::byte>(tokens * static_cast<std::size_t>(config.width) * sizeof(std::int64_t)));
+    // A list of one entry: at place 0 a byte, which is too few for logits.
+    std::vector<std::byte> nonsense(2 * sizeof(std::uint64_t) + 1);
+    nonsense[sizeof(std::uint64_t)] = std::byte{1};
+    tell(sums + 1, nonsense);
+    sent_.clear();
+    while (session_.ready()) session_.compute();
+    EXPECT_FALSE(session_.state().whole);
+    EXPECT_EQ(last_sent([](const wire::Work& each) { return each.has_interrupted(); }).interrupted().generation(),
+              1U << 20);
 }
 
 }  // namespace
