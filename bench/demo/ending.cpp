@@ -1,15 +1,10 @@
 #include "ending.h"
 
 #include "elastic/journal_check.h"
-#include "nodes/pace.h"
-#include "testbed/process.h"
-
-#include <nlohmann/json.hpp>
+#include "nodes/losses.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <sstream>
 
 namespace chaos::bench {
 namespace {
@@ -25,21 +20,6 @@ Result<std::map<std::uint64_t, cluster::Name>> hashes_of(const std::filesystem::
     };
     CHAOS_CHECK(elastic::read_journal(dir / "journal", keep));
     return hashes;
-}
-
-Result<std::vector<double>> losses_alone(const std::filesystem::path& program, const std::filesystem::path& run_file,
-                                         const std::filesystem::path& dir, std::uint64_t steps) {
-    CHAOS_TRY(const std::string told, testbed::run_program({program, "train", run_file, "--dir", dir, "--max-steps",
-                                                            std::to_string(steps), "--json"}));
-    std::vector<double> losses;
-    std::istringstream lines(told);
-    for (std::string line; std::getline(lines, line);) {
-        const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
-        if (event.is_object() && event.value("event", "") == "step") losses.push_back(event.at("loss"));
-    }
-    if (losses.size() != steps)
-        return Error{"the undisturbed run ended after " + std::to_string(losses.size()) + " steps"};
-    return losses;
 }
 
 }  // namespace
@@ -62,18 +42,12 @@ Result<CommonHash> common_hash(const std::vector<std::filesystem::path>& dirs) {
     return Error{"there is no step of which all nodes wrote down their state's hash"};
 }
 
-Result<Losses> compare_losses(const std::filesystem::path& program, const std::filesystem::path& run_file,
-                              const std::filesystem::path& dir, const std::filesystem::path& founder,
-                              std::uint64_t steps) {
+Result<Losses> compare_losses(const std::filesystem::path& run_file, const std::filesystem::path& dir,
+                              const std::vector<std::filesystem::path>& nodes) {
     Losses losses;
-    CHAOS_TRY(losses.alone, losses_alone(program, run_file, dir, steps));
-    CHAOS_TRY(const std::vector<StepTime> applied, step_times(founder));
-    for (const StepTime& step : applied)
-        if (step.applied == losses.together.size() + 1 && step.applied <= steps) losses.together.push_back(step.loss);
-    if (losses.together.size() != steps) return Error{"the cluster did not come to step " + std::to_string(steps)};
-    for (std::size_t i = 0; i < steps; ++i)
-        losses.largest_gap =
-            std::max(losses.largest_gap, std::abs(losses.together[i] - losses.alone[i]) / std::abs(losses.alone[i]));
+    CHAOS_TRY(losses.together, losses_together(nodes));
+    CHAOS_TRY(losses.alone, losses_alone(run_file, dir, losses.together.size()));
+    losses.largest_gap = largest_gap(losses.alone, losses.together);
     return losses;
 }
 

@@ -18,15 +18,15 @@ struct CommonHash {
 };
 [[nodiscard]] Result<CommonHash> common_hash(const std::vector<std::filesystem::path>& dirs);
 
-// The losses of the same run on one machine, undisturbed, and of the cluster whose founder's folder is `founder`.
+// The losses of all steps that led to what the first of these nodes ended with, and of the same run in one process,
+// undisturbed.
 struct Losses {
-    std::vector<double> alone;     // of the first steps
-    std::vector<double> together;  // likewise
-    double largest_gap = 0.0;      // relative, of one step
+    std::vector<double> alone;
+    std::vector<double> together;
+    double largest_gap = 0.0;  // relative, of one step
 };
-[[nodiscard]] Result<Losses> compare_losses(const std::filesystem::path& program, const std::filesystem::path& run_file,
-                                            const std::filesystem::path& dir, const std::filesystem::path& founder,
-                                            std::uint64_t steps);
+[[nodiscard]] Result<Losses> compare_losses(const std::filesystem::path& run_file, const std::filesystem::path& dir,
+                                            const std::vector<std::filesystem::path>& nodes);
 
 // Whether the invariants held, from all journals; violations as sentences.
 [[nodiscard]] Result<std::vector<std::string>> violations(const std::vector<std::filesystem::path>& dirs);

@@ -1,14 +1,11 @@
 #include "churn.h"
 
 #include "base/file.h"
-#include "elastic/replay.h"
-#include "nodes/nodes.h"
+#include "nodes/losses.h"
 #include "soak/soak.h"
 #include "temporary_folder.h"
-#include "testbed/process.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -59,41 +56,20 @@ Result<std::string> text() {
 }
 
 // In one process, each step's batch in so many parts: the same mathematics, but for rounding.
-Result<std::vector<double>> losses_alone(const fs::path& folder, const std::string& run, unsigned parts) {
+Result<std::vector<double>> losses_in_parts(const fs::path& folder, const std::string& run, unsigned parts) {
     const std::string name = "parts-" + std::to_string(parts);
     const fs::path file = folder / (name + ".toml");
     CHAOS_CHECK(write_file_atomically(file, run + "accumulate = " + std::to_string(parts) + "\n"));
-    CHAOS_TRY(const std::string told, testbed::run_program({chaos_program(), "train", file, "--dir", folder / name,
-                                                            "--max-steps", std::to_string(compared_steps), "--json"}));
-    std::vector<double> losses;
-    std::istringstream lines(told);
-    for (std::string line; std::getline(lines, line);) {
-        const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
-        if (event.is_object() && event.value("event", "") == "step") losses.push_back(event.at("loss"));
-    }
-    return losses;
+    return losses_alone(file, folder / name, compared_steps);
 }
 
-// Of the steps that led to the state at the end: what was undone does not count.
-Result<std::vector<double>> losses_together(const fs::path& folder) {
-    std::vector<std::vector<elastic::journal::TimedEntry>> journals;
-    for (unsigned i = 0; i < nodes; ++i) {
-        CHAOS_TRY(auto journal, elastic::read_journal(folder / ("n" + std::to_string(i)) / "journal"));
-        journals.push_back(std::move(journal));
-    }
-    CHAOS_TRY(const elastic::CommittedChain chain, elastic::chain_of(journals));
-    std::vector<double> losses;
-    for (const elastic::journal::Applied& step : chain.steps) losses.push_back(step.record.loss);
+Result<std::vector<double>> losses_of_nodes(const fs::path& folder) {
+    std::vector<fs::path> dirs;
+    for (unsigned i = 0; i < nodes; ++i) dirs.push_back(folder / ("n" + std::to_string(i)));
+    CHAOS_TRY(std::vector<double> losses, losses_together(dirs));
+    if (losses.size() < compared_steps) return Error{"a run ended before step " + std::to_string(compared_steps)};
+    losses.resize(compared_steps);
     return losses;
-}
-
-// The largest relative difference.
-Result<double> gap_of(const std::vector<double>& a, const std::vector<double>& b) {
-    if (std::min(a.size(), b.size()) < compared_steps)
-        return Error{"a run ended before step " + std::to_string(compared_steps)};
-    double gap = 0.0;
-    for (std::size_t i = 0; i < compared_steps; ++i) gap = std::max(gap, std::abs(b[i] - a[i]) / std::abs(a[i]));
-    return gap;
 }
 
 std::string in_powers(double value) {
@@ -118,8 +94,8 @@ Result<Table> measure_churn(bool quick, std::vector<Figure>& figures) {
         fs::create_directories(data);
         CHAOS_CHECK(write_file_atomically(data / "run.toml", subject.run));
         CHAOS_CHECK(write_file_atomically(data / "texts.txt", prose));
-        CHAOS_TRY(const std::vector<double> alone, losses_alone(data, subject.run, 1));
-        CHAOS_TRY(const std::vector<double> in_parts, losses_alone(data, subject.run, nodes));
+        CHAOS_TRY(const std::vector<double> alone, losses_in_parts(data, subject.run, 1));
+        CHAOS_TRY(const std::vector<double> in_parts, losses_in_parts(data, subject.run, nodes));
         SoakOptions options{.faults = 1000, .nodes = nodes, .seed = 1, .folder = folder.path() / "nodes"};
         options.run = subject.run;
         options.data = data;
@@ -130,9 +106,9 @@ Result<Table> measure_churn(bool quick, std::vector<Figure>& figures) {
         fs::copy(data / "texts.txt", options.folder / "texts.txt");
         Soak soak(options);
         CHAOS_TRY(const SoakReport report, soak.run());
-        CHAOS_TRY(const std::vector<double> together, losses_together(options.folder));
-        CHAOS_TRY(const double gap, gap_of(alone, together));
-        CHAOS_TRY(const double rounding, gap_of(alone, in_parts));
+        CHAOS_TRY(const std::vector<double> together, losses_of_nodes(options.folder));
+        const double gap = largest_gap(alone, together);
+        const double rounding = largest_gap(alone, in_parts);
         worst = std::max(worst, gap);
         worst_rounding = std::max(worst_rounding, rounding);
         table.rows.push_back({subject.name, std::to_string(report.faults), std::to_string(report.views),

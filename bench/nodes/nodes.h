@@ -95,7 +95,8 @@ private:
     std::vector<Line> lines_;
 };
 
-// Computes the run of nodes again, from the journals in their folders: how many steps there are, all with the same bits.
+// Computes the run of nodes again, from the journals in their folders: how many steps there are, all with the same
+// bits.
 [[nodiscard]] Result<std::uint64_t> compute_again(const std::vector<std::filesystem::path>& dirs,
                                                   const std::filesystem::path& run_file, bool toy);
 
