@@ -200,6 +200,7 @@ void Session::watch() {
         if (cancelled || alive.expired() || view_ == nullptr) return;
         const bool idle = (stage_ == Stage::none || stage_ == Stage::broken) && !next_;
         if (idle && !leads() && view_->is_active(self_)) tell_interrupted(taken());
+        if (idle && leads()) lead();
         if (view_->is_active(self_)) tell_far_leader();
         if (stage_ == Stage::whole && team_->unheard) interrupt("there is no way to " + brief(team_->chief));
         watch();
@@ -508,9 +509,13 @@ void Session::take_up(Result<LoadedSlice> loaded) {
     team_->scheduler.emplace(std::move(*scheduler));
     // A link that the leader counted on may have gone meanwhile.
     const std::vector<NodeId> linked = ports_.linked();
-    for (const NodeId member : team_->group.members)
-        if (leans_on(member) && std::ranges::find(linked, member) == linked.end())
-            return interrupt("there is no link with " + brief(member));
+    for (const NodeId member : team_->group.members) {
+        if (!leans_on(member) || std::ranges::find(linked, member) != linked.end()) continue;
+        if (!leads()) return interrupt("there is no link with " + brief(member));
+        // Were it to divide at once, it would come to the same: the link, or a view without that member, comes first.
+        considered_.clear();
+        return break_up("there is no link with " + brief(member));
+    }
     exchange_.begin(team_->group);
     wire::Work message;
     message.mutable_ready()->set_generation(team_->generation());
