@@ -177,15 +177,20 @@ void Member::State::on_answer(NodeId from, const Answer& answer) {
 }
 
 // Links of the view, and those that were agreed to and wait for one.
-std::size_t Member::State::links_promised() const {
-    std::size_t count = tip().degree(self());
+// To others than this one: links there are, that were asked for, or that this node has just consented to.
+std::size_t Member::State::links_promised(NodeId except) {
+    const std::vector<NodeId> around = tip().neighbours(self());
+    std::set<NodeId> peers(around.begin(), around.end());
     for (const auto& [key, request] : pending) {
-        if (key.kind == RequestKind::connect && key.link.touches(self())) ++count;
+        if (key.kind == RequestKind::connect && key.link.touches(self())) peers.insert(key.link.other(self()));
         if (key.kind == RequestKind::join &&
             std::ranges::any_of(request.consents, [&](const LinkConsent& c) { return c.stamp.author.node == self(); }))
-            ++count;
+            peers.insert(key.subject.node);
     }
-    return count;
+    std::erase_if(consented_at, [&](const auto& entry) { return now - entry.second > options.detect + 4 * spread(); });
+    for (const auto& [peer, when] : consented_at) peers.insert(peer);
+    peers.erase(except);
+    return peers.size();
 }
 
 void Member::State::on_offer(NodeId from, const LinkOffer& offer) {
@@ -198,10 +203,13 @@ void Member::State::on_offer(NodeId from, const LinkOffer& offer) {
     if (!line.empty()) consent.epoch = tip().epoch;
     if (role != Role::active || !tip().has(identity.member)) {
         consent.refusal = "not an active member";
-    } else if (links_promised() >= options.links_allowed) {
+    } else if (links_promised(from) >= options.links_allowed) {
         consent.refusal = "it has as many links as it wants";
     }
-    if (!consent.refusal.empty()) ++counters.refused;
+    if (consent.refusal.empty())
+        consented_at[from] = now;
+    else
+        ++counters.refused;
     send(from, make_signed(std::move(consent), identity.member, 0, signer));
 }
 
@@ -218,6 +226,9 @@ void Member::State::on_consent(NodeId from, const LinkConsent& consent, const Me
             refuse_link(from, "it declined: " + why);
         join.offered.erase(from);
         std::erase_if(join.candidates, [&](const Candidate& candidate) { return candidate.node == from; });
+        // Nobody is left to ask: soon there may be others.
+        if (role == Role::joining && join.candidates.empty() && join.consents.empty())
+            join.give_up_at = std::min(join.give_up_at, now + 2 * options.resend);
         return;
     }
     if (role == Role::joining) {

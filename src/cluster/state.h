@@ -170,6 +170,7 @@ struct Member::State {
     std::uint64_t highest_round = 0;
     Nanoseconds propose_at = never;
     Nanoseconds tip_since = 0;
+    std::map<NodeId, Nanoseconds> consented_at;  // to links that no view may have yet
     Nanoseconds without_quorum_since = never;
     Name forced_from{};                  // the view no quorum of which will come back, as a person said; zero: none
     Nanoseconds founding_since = never;  // a quorum came back, but others may have newer checkpoints
@@ -269,7 +270,7 @@ struct Member::State {
     void on_consent(NodeId from, const LinkConsent& consent, const Message& message);
     void on_join_request(NodeId from, const Request& request);
     void turn_away(NodeId from, const std::string& why);
-    [[nodiscard]] std::size_t links_promised() const;
+    [[nodiscard]] std::size_t links_promised(NodeId except);
     void want_link(NodeId peer);
     void wish_link(NodeId peer, bool connect);
     void refuse_link(NodeId peer, const std::string& why);
