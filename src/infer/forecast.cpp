@@ -34,13 +34,14 @@ Result<double> measure_disk(Window& window) {
     }
 }
 
-// One row of activations for every width that matrices have.
+// One row of activations for every width that matrices have, in the forms that those of that width need.
 std::map<std::size_t, Activations> activations_for(std::span<const PackedTensor> tensors) {
+    std::map<std::size_t, Activations::Forms> forms;
+    for (const PackedTensor& tensor : tensors) forms[tensor.shape.columns].add(tensor.shape.format);
     std::map<std::size_t, Activations> result;
-    for (const PackedTensor& tensor : tensors) {
-        const std::size_t columns = tensor.shape.columns;
+    for (const auto& [columns, needed] : forms) {
         Activations& row = result[columns];
-        row.resize(1, columns, {.floats = true, .bytes = true});
+        row.resize(1, columns, needed);
         row.set(0, std::vector<float>(columns, 1.0F));
     }
     return result;

@@ -25,10 +25,12 @@ constexpr std::size_t prompt_tokens = 32;
 // A piece of a matrix as large as those that a division makes.
 constexpr std::uint64_t product_bytes = std::uint64_t{4} << 20;
 
-Activations rows_of_ones(std::size_t rows, std::size_t columns) {
+Activations rows_of_ones(std::size_t rows, const Matrix& matrix) {
+    Activations::Forms forms;
+    forms.add(matrix.format);
     Activations result;
-    result.resize(rows, columns, {.floats = true, .bytes = true});
-    for (std::size_t row = 0; row < rows; ++row) result.set(row, std::vector<float>(columns, 1.0F));
+    result.resize(rows, matrix.columns, forms);
+    for (std::size_t row = 0; row < rows; ++row) result.set(row, std::vector<float>(matrix.columns, 1.0F));
     return result;
 }
 
@@ -91,8 +93,8 @@ Result<Speed> measure_speed(std::span<const PackedTensor> tensors, Pool& pool, s
         next = (next + 1) % count;
         multiply(pool, activations, std::array{Product{matrix, results.data(), matrix.rows}});
     };
-    const Activations one = rows_of_ones(1, matrix.columns);
-    const Activations many = rows_of_ones(prompt_tokens, matrix.columns);
+    const Activations one = rows_of_ones(1, matrix);
+    const Activations many = rows_of_ones(prompt_tokens, matrix);
     const auto rate = [&](double seconds, std::size_t tokens) {
         return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(each * tokens) / seconds));
     };

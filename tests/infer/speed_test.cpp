@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <utility>
+
 namespace chaos::infer {
 namespace {
 
@@ -17,6 +20,17 @@ TEST(Speed, AQuotaIsToldFromOthersWhoCompute) {
 TEST(Speed, MoreThreadsThanCoresStandStillForLonger) {
     EXPECT_LE(allowed_share(1), 1.0);
     EXPECT_NEAR(allowed_share(4096), allowed_share(8192) * 2.0, 1e-12);
+}
+
+TEST(Speed, IsMeasuredForEveryWidth) {
+    Pool pool(1);
+    for (const auto& [format, columns] : {std::pair{Format::f16, 300U}, {Format::q8_0, 320U}}) {
+        const std::array tensors = {PackedTensor{.name = "a", .shape = {format, 64, columns}}};
+        const auto speed = measure_speed(tensors, pool);
+        ASSERT_TRUE(speed) << speed.error().message;
+        EXPECT_GT(speed->weight_bytes_per_s, 1U);
+        EXPECT_GT(speed->prompt_bytes_per_s, 1U);
+    }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "infer/forecast.h"
 #include "infer/models.h"
 #include "infer/packed_file.h"
+#include "infer/small_model.h"
 #include "temporary_folder.h"
 
 #include <gmock/gmock.h>
@@ -107,6 +108,20 @@ TEST(Window, ForecastsWhatATokenTakes) {
     EXPECT_GT(expected->disk_bytes_per_s, 0.0);
     EXPECT_GT(expected->compute_s, 0.0);
     EXPECT_GE(expected->token_s(), expected->disk_s());
+}
+
+TEST(Window, ForecastsForWidthsThatNoScaleDivides) {
+    const TemporaryFolder folder;
+    Config config = test::small_config("llama", 200);
+    config.ffn = 300;
+    const auto path = folder / "model.gguf";
+    ASSERT_TRUE(write_gguf(path, test::small_metadata(config, false), test::small_tensors(config, StoredType::f16)));
+    const test::Loaded resident(path);
+    Windowed windowed(path, folder.path(), packed_bytes(resident.model->tensors()) / 2);
+    const auto expected = forecast(*windowed.model, windowed.pool);
+    ASSERT_TRUE(expected) << expected.error().message;
+    EXPECT_GT(expected->streamed_bytes, 0U);
+    EXPECT_GT(expected->compute_s, 0.0);
 }
 
 }  // namespace
