@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <vector>
 
 namespace chaos::infer {
@@ -73,8 +74,7 @@ void multiply_fixed(Pool& pool, const Activations& activations, std::size_t bloc
 }
 
 std::int64_t to_fixed(float sum) {
-    const float above = sum > -fixed_limit ? sum : -fixed_limit;
-    const double limited = static_cast<double>(above < fixed_limit ? above : fixed_limit);
+    const double limited = static_cast<double>(std::fabs(sum) <= fixed_limit ? sum : made_fixed_beyond);
     // At 1.5 * 2^52 doubles are one apart: the sum's low bits are the rounded value.
     constexpr double ones = 0x1.8p52;
     return std::bit_cast<std::int64_t>(limited * fixed_unit + ones) - std::bit_cast<std::int64_t>(ones);

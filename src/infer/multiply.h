@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace chaos::infer {
@@ -45,12 +46,21 @@ struct FixedProduct {
 void multiply_fixed(Pool& pool, const Activations& activations, std::size_t block_columns,
                     std::span<const FixedProduct> products);
 
-// A block's sum in fixed point. Beyond +-fixed_limit it is the limit; what is not a number is -fixed_limit.
+// A block's sum in fixed point. In place of one that is not a number, or beyond +-fixed_limit, stands fixed_beyond,
+// which is so much that no sum of numbers makes up for it: whatever is added, and by whom, what comes of it is not
+// below fixed_sum_limit, and so not a number. That holds for up to 2047 such blocks in one sum.
 inline constexpr double fixed_unit = 0x1p32;
-inline constexpr float fixed_limit = 262144.0F;
+inline constexpr float fixed_limit = 0x1p18F;
+inline constexpr float fixed_sum_limit = 0x1p19F;
+inline constexpr std::int64_t fixed_beyond = std::int64_t{1} << 52;
 [[nodiscard]] std::int64_t to_fixed(float sum);
 [[nodiscard]] inline float from_fixed(std::int64_t sum) {
+    constexpr auto limit = static_cast<std::int64_t>(static_cast<double>(fixed_sum_limit) * fixed_unit);
+    if (sum <= -limit || sum >= limit) return std::numeric_limits<float>::quiet_NaN();
     return static_cast<float>(static_cast<double>(sum) * (1.0 / fixed_unit));
 }
+// The float whose bits, taken as below the limit, are fixed_beyond: 2^20 + 2^19, which makes the double that a sum is
+// rounded in one exponent larger and leaves its other bits as they are.
+inline constexpr float made_fixed_beyond = 0x1.8p20F;
 
 }  // namespace chaos::infer

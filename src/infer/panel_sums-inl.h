@@ -49,14 +49,8 @@ HWY_INLINE void add_fixed(FloatVector sum, std::int64_t* to) {
     const Floats floats;
     const hn::Repartition<double, Floats> doubles;
     const hn::RebindToSigned<decltype(doubles)> longs;
-    const FloatVector limit = hn::Set(floats, fixed_limit);
-#if HWY_ARCH_X86
-    // Where one of them is not a number, the second.
-    const FloatVector limited = hn::Min(hn::Max(sum, hn::Neg(limit)), limit);
-#else
-    const FloatVector above = hn::IfThenElse(hn::Gt(sum, hn::Neg(limit)), sum, hn::Neg(limit));
-    const FloatVector limited = hn::IfThenElse(hn::Lt(above, limit), above, limit);
-#endif
+    const FloatVector limited =
+        hn::IfThenElse(hn::Le(hn::Abs(sum), hn::Set(floats, fixed_limit)), sum, hn::Set(floats, made_fixed_beyond));
     const auto ones = hn::Set(doubles, 0x1.8p52);
     const auto add_half = [&](auto half, std::int64_t* here) HWY_ATTR {
         const auto scaled = hn::MulAdd(hn::PromoteTo(doubles, half), hn::Set(doubles, fixed_unit), ones);

@@ -234,13 +234,36 @@ TEST(Multiply, FixedPointRoundsToTheNearestMultipleAndHasLimits) {
     EXPECT_EQ(to_fixed(0x1.8p-33F), 1);
     EXPECT_EQ(to_fixed(0x1p-33F), 0);
     EXPECT_EQ(to_fixed(0x1.8p-32F), 2);
-    EXPECT_EQ(to_fixed(1e30F), to_fixed(fixed_limit));
-    EXPECT_EQ(to_fixed(-1e30F), to_fixed(-fixed_limit));
-    EXPECT_EQ(to_fixed(std::nanf("")), to_fixed(-fixed_limit));
+    EXPECT_EQ(from_fixed(to_fixed(fixed_limit)), fixed_limit);
+    EXPECT_EQ(from_fixed(to_fixed(-fixed_limit)), -fixed_limit);
+    for (const float none : {1e30F, -1e30F, std::numeric_limits<float>::infinity(), std::nanf(""), -std::nanf("")})
+        EXPECT_EQ(to_fixed(none), fixed_beyond) << none;
     EXPECT_EQ(from_fixed(to_fixed(-3.25F)), -3.25F);
     EXPECT_EQ(block_columns_of(256), 256U);
     EXPECT_EQ(block_columns_of(96), 32U);
     EXPECT_EQ(block_columns_of(1024), 256U);
+}
+
+TEST(Multiply, ASumOfWhatIsNotANumberIsNone) {
+    for (const std::int64_t blocks : {1, 2, 3, 100, 2047})
+        for (const float others : {0.0F, 1.0F, fixed_sum_limit, -fixed_sum_limit})
+            EXPECT_TRUE(std::isnan(from_fixed(blocks * fixed_beyond + static_cast<std::int64_t>(others) * (1LL << 32))))
+                << blocks << " " << others;
+    Pool pool(1);
+    std::mt19937_64 random(1);
+    for (const std::size_t columns : {256U, 1024U}) {
+        const Weights weights = Weights::random(Format::q8_0, 70, columns, random);
+        std::vector<float> values(columns, 1.0F);
+        values[columns - 3] = std::nanf("");
+        Activations activations;
+        activations.resize(1, columns, {.floats = false, .bytes = true});
+        activations.set(0, values);
+        const auto plain = test::plain_products(activations, weights.matrix, 32).sums;
+        for (const std::int64_t sum : plain) EXPECT_TRUE(std::isnan(from_fixed(sum)));
+        test::on_every_target([&](const char* target) {
+            EXPECT_EQ(fixed_product_of(pool, activations, 32, weights.matrix), plain) << target;
+        });
+    }
 }
 
 }  // namespace

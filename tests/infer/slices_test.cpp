@@ -201,6 +201,30 @@ TEST(Slices, HearOthersWhileTheyMultiplyMuch) {
     EXPECT_GE(others.heard, 2 * (heard - 1) + 1 + 2 * layers * 3);
 }
 
+TEST(Slices, FindDamagedWeightsWhoeverHasThem) {
+    const Config config = test::divisible_config();
+    const chaos::test::TemporaryFolder folder;
+    const auto path = folder.path() / "model.gguf";
+    // One weight of those that the first has is not a number.
+    auto tensors = test::small_tensors(config, StoredType::f32);
+    const auto damaged =
+        std::ranges::find_if(tensors, [](const GgufOutput& each) { return each.name == "blk.0.ffn_down.weight"; });
+    ASSERT_NE(damaged, tensors.end());
+    std::vector<float> weights(static_cast<std::size_t>(config.width * config.ffn), 0.01F);
+    weights[7] = std::nanf("");
+    damaged->write = [weights](const Sink& sink) { return sink(std::as_bytes(std::span(weights))); };
+    ASSERT_TRUE(write_gguf(path, test::small_metadata(config, false), tensors));
+    const Ids ids = {1, 2, 3};
+    const auto none = [&](Engine& engine) {
+        const auto logits = logits_of(engine, ids, ids.size());
+        return std::ranges::all_of(logits, [](float logit) { return std::isnan(logit); });
+    };
+    test::Loaded alone(path);
+    EXPECT_TRUE(none(*alone.engine));
+    const std::array slices = {Slice{{0, 2}, {0, 256}, {0, 4}}, Slice{{2, 2}, {256, 256}, {4, 4}}};
+    together(path, slices, false, [&](std::size_t, Engine& engine) { EXPECT_TRUE(none(engine)); });
+}
+
 TEST(Slices, DrawTheSameTokensFromCandidates) {
     CHAOS_NEED_SHARED("models");
     std::mt19937 random(2);
