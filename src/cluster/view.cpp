@@ -9,6 +9,7 @@
 #include <limits>
 #include <queue>
 #include <set>
+#include <utility>
 
 namespace chaos::cluster {
 namespace {
@@ -55,8 +56,10 @@ std::vector<bool> reach(const View& view, std::uint32_t start, std::span<const L
     return reached;
 }
 
-// Divides [0, batch) or the given ranges among the weights, in whole samples: largest remainders first, ties by place.
-std::vector<std::uint32_t> apportion(std::uint64_t samples, const std::vector<std::uint64_t>& weights) {
+// Divides so many samples among the weights, in whole ones: largest remainders first, ties by place, from the place
+// `first` on around.
+std::vector<std::uint32_t> apportion(std::uint64_t samples, const std::vector<std::uint64_t>& weights,
+                                     std::uint64_t first = 0) {
     std::uint64_t total = 0;
     for (const std::uint64_t weight : weights) total += weight;
     CHAOS_ASSERT(total > 0);
@@ -68,28 +71,60 @@ std::vector<std::uint32_t> apportion(std::uint64_t samples, const std::vector<st
         given += counts[i];
         if (weights[i] > 0) remainders.emplace_back(samples * weights[i] % total, i);
     }
-    std::ranges::sort(remainders, [](const auto& x, const auto& y) {
-        return x.first != y.first ? x.first > y.first : x.second < y.second;
-    });
+    std::ranges::rotate(remainders, remainders.begin() + static_cast<std::ptrdiff_t>(first % remainders.size()));
+    std::ranges::stable_sort(remainders, std::ranges::greater{}, &std::pair<std::uint64_t, std::size_t>::first);
     for (std::size_t i = 0; given < samples; ++i, ++given) ++counts[remainders[i % remainders.size()].second];
     return counts;
 }
 
-// Speeds of the active members as weights; a member whose speed is not known counts as the slowest known.
+// For whom the samples do not suffice: the fastest compute them, and those who are as fast as each other take turns.
+// Now and then all do, so that who was slow once is measured again.
+std::vector<std::uint32_t> take_turns(std::uint64_t samples, std::vector<std::uint64_t> weights, std::uint64_t step) {
+    constexpr std::uint64_t turn_of_all = 16;  // every so many steps
+    if (step % turn_of_all != 0) return apportion(samples, weights, step * samples);
+    for (std::uint64_t& weight : weights) weight = std::min<std::uint64_t>(weight, 1);
+    return apportion(samples, weights, step / turn_of_all * samples);
+}
+
+// Divides a step's samples among the weights. Whoever computes none is not measured, and would get none ever after:
+// where there are enough samples, everybody with a weight has one at least.
+std::vector<std::uint32_t> divide(std::uint64_t samples, std::vector<std::uint64_t> weights, std::uint64_t step) {
+    std::vector<std::size_t> slowest_first;
+    std::uint64_t total = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        total += weights[i];
+        if (weights[i] > 0) slowest_first.push_back(i);
+    }
+    if (samples < slowest_first.size()) return take_turns(samples, std::move(weights), step);
+    std::ranges::stable_sort(slowest_first, {}, [&](std::size_t i) { return weights[i]; });
+    std::vector<std::uint32_t> counts(weights.size());
+    for (const std::size_t i : slowest_first) {
+        if (samples * weights[i] >= total) break;
+        counts[i] = 1;
+        --samples;
+        total -= std::exchange(weights[i], 0);
+    }
+    const std::vector<std::uint32_t> others = apportion(samples, weights);
+    for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += others[i];
+    return counts;
+}
+
+// Speeds of the active members as weights. A member whose speed is not known counts as the median of those known.
 std::vector<std::uint64_t> weights_of(const View& view, std::uint64_t step, bool spare_newcomers) {
-    std::uint64_t slowest = std::numeric_limits<std::uint64_t>::max();
+    std::vector<std::uint32_t> known;
     bool all_new = true;
     for (const MemberInfo& member : view.members) {
         if (member.standing != Standing::active) continue;
-        if (member.speed > 0) slowest = std::min<std::uint64_t>(slowest, member.speed);
+        if (member.speed > 0) known.push_back(member.speed);
         if (member.first_step != step) all_new = false;
     }
-    if (slowest == std::numeric_limits<std::uint64_t>::max()) slowest = 1;
+    std::ranges::sort(known);
+    const std::uint64_t median = known.empty() ? 1 : known[known.size() / 2];
     std::vector<std::uint64_t> weights;
     for (const MemberInfo& member : view.members) {
         if (member.standing != Standing::active) continue;
         const bool spared = spare_newcomers && !all_new && member.first_step == step;
-        weights.push_back(spared ? 0 : member.speed > 0 ? member.speed : slowest);
+        weights.push_back(spared ? 0 : member.speed > 0 ? member.speed : median);
     }
     return weights;
 }
@@ -503,7 +538,7 @@ std::vector<Share> shares_of(const View& view, std::uint64_t step) {
         CHAOS_ASSERT(view.redo_known);
         if (!view.redo.empty()) return view.redo;
     }
-    const std::vector<std::uint32_t> counts = apportion(view.batch, weights_of(view, step, true));
+    const std::vector<std::uint32_t> counts = divide(view.batch, weights_of(view, step, true), step);
     std::vector<Share> shares;
     std::uint32_t begin = 0;
     for (const MemberInfo& member : view.members) {

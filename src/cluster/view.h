@@ -25,7 +25,7 @@
 namespace chaos::cluster {
 
 inline constexpr std::uint32_t protocol_version = 1;
-inline constexpr std::uint32_t planner_version = 1;  // equal views lead to equal plans only under equal planners
+inline constexpr std::uint32_t planner_version = 2;  // equal views lead to equal plans only under equal planners
 
 // Limits on what a view may hold; whatever exceeds them is refused in words.
 inline constexpr std::size_t max_members = 4096;
@@ -283,7 +283,8 @@ void demote_early(std::vector<MemberInfo>& members, std::uint64_t step);
 [[nodiscard]] bool is_quorum(const View& view, std::span<const NodeId> voters);
 
 // Who computes which samples of `step` under `view`, which must hold for that step: in proportion to speed, in whole
-// samples, ties by node. A member's first step has share 0. Covers [0, batch) exactly once.
+// samples, but at least one. Where there are fewer samples than members, the fastest have one each, and now and then
+// others have their turns, by the step. A member's first step has share 0. Covers [0, batch) exactly once.
 [[nodiscard]] std::vector<Share> shares_of(const View& view, std::uint64_t step);
 
 // What a share has beyond what is held of it; nullopt if it does not begin with that, and nothing held counts. A redo

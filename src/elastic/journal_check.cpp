@@ -338,7 +338,7 @@ void JournalCheck::check_lines() {
 
 void JournalCheck::check_shares(const cluster::View& view, std::uint64_t step) {
     if (step < view.first_step || (step == view.first_step && view.settlement && !view.redo_known)) return;
-    // Shares are the same for all steps but the first of the view and of its members.
+    // What is divided, and among whom, is the same for all steps but the first of the view and of its members.
     const bool special = step == view.first_step || std::ranges::any_of(view.members, [&](const auto& member) {
                              return member.first_step == step;
                          });

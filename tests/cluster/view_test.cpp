@@ -57,6 +57,52 @@ TEST(View, ANewMemberBeginsWithShareZero) {
     EXPECT_FALSE(shares_of(view, 11)[1].ranges.empty());
 }
 
+// All at these speeds, 0: not measured yet.
+View with_speeds(std::initializer_list<std::uint32_t> speeds, std::uint32_t batch) {
+    View view = ring(speeds.size(), 1);
+    view.batch = batch;
+    for (std::size_t i = 0; i < speeds.size(); ++i) view.members[i].speed = speeds.begin()[i];
+    return view;
+}
+
+std::vector<std::uint32_t> counts_of(const View& view, std::uint64_t step) {
+    std::vector<std::uint32_t> counts;
+    for (const Share& share : shares_of(view, step)) {
+        counts.push_back(0);
+        for (const SampleRange range : share.ranges) counts.back() += range.end - range.begin;
+    }
+    return counts;
+}
+
+TEST(View, WhoIsNotMeasuredCountsAsTheMedian) {
+    EXPECT_EQ(counts_of(with_speeds({100, 0, 100, 5, 100}, 41), 10), (std::vector<std::uint32_t>{10, 10, 10, 1, 10}));
+    EXPECT_EQ(counts_of(with_speeds({0, 0, 0}, 9), 10), (std::vector<std::uint32_t>{3, 3, 3}));
+}
+
+TEST(View, WhereSamplesSufficeEverybodyHasOne) {
+    EXPECT_EQ(counts_of(with_speeds({1000, 1, 1000, 2}, 10), 10), (std::vector<std::uint32_t>{4, 1, 4, 1}));
+    EXPECT_EQ(counts_of(with_speeds({1000, 1, 1000, 2}, 4), 10), (std::vector<std::uint32_t>{1, 1, 1, 1}));
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        View view = ring(1 + seed % 40, seed);
+        view.batch = static_cast<std::uint32_t>(view.members.size() + seed % 3);
+        const std::vector<std::uint32_t> counts = counts_of(view, seed);
+        EXPECT_TRUE(std::ranges::all_of(counts, [](std::uint32_t count) { return count > 0; })) << seed;
+    }
+}
+
+TEST(View, WhereSamplesDoNotSufficeEverybodyHasItsTurn) {
+    const View view = with_speeds({100, 100, 3, 100, 0, 100, 100}, 4);
+    std::vector<std::uint32_t> all(7);
+    for (std::uint64_t step = 0; step < 256; ++step) {
+        expect_exactly_once(shares_of(view, step), view.batch);
+        const std::vector<std::uint32_t> counts = counts_of(view, step);
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] += counts[i];
+    }
+    EXPECT_GT(all[2], 0U);
+    EXPECT_LT(all[2], 16U) << "what is slow holds the others up";
+    for (const std::size_t fast : {0, 1, 3, 4, 5, 6}) EXPECT_GT(all[fast], 100U) << fast;
+}
+
 TEST(View, RedoneStepsKeepWhatIsHeldAndDivideWhatIsLost) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         const View before = ring(3 + seed % 20, seed);
