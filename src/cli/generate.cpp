@@ -46,9 +46,7 @@ public:
            const GenerateOptions& options)
         : window_(window), stop_(options.stop), quiet_(options.json) {
         if (tokenizer == nullptr) return;
-        decoder_.emplace(*tokenizer);
-        // The text goes on as it does behind the prompt.
-        for (const TokenId token : prompt) static_cast<void>(decoder_->push(token));
+        decoder_.emplace(*tokenizer, prompt);
     }
 
     infer::Listener listener(const infer::Config& config, bool ignore_eos) {
@@ -105,7 +103,7 @@ private:
     }
 
     const infer::Window* window_;
-    std::optional<text::StreamingDecoder> decoder_;
+    std::optional<text::Continuation> decoder_;
     infer::StopStrings stop_;
     bool quiet_ = false;
     std::vector<TokenId> ids_;

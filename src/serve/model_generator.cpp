@@ -58,14 +58,11 @@ infer::Request request_of(const Job& job, std::size_t context) {
 class Telling {
 public:
     Telling(const text::Tokenizer& tokenizer, const std::vector<std::int64_t>& ends, JobPtr job)
-        : tokenizer_(tokenizer), ends_(ends), job_(std::move(job)), decoder_(tokenizer), stop_(job_->task.stop) {
-        // A text goes on as behind its prompt; an answer in a conversation is a text of its own.
-        if (std::holds_alternative<Conversation>(job_->task.prompt)) return;
-        std::string shown;
-        for (const TokenId token : job_->prompt) shown += decoder_.push(token);
-        const std::string whole = tokenizer_.decode(job_->prompt);
-        if (whole.starts_with(shown)) held_prompt_ = whole.substr(shown.size());
-    }
+        : tokenizer_(tokenizer),
+          ends_(ends),
+          job_(std::move(job)),
+          decoder_(tokenizer, text_before(*job_)),
+          stop_(job_->task.stop) {}
 
     // False: a stop text was found.
     bool take(const infer::Sampled& sampled) {
@@ -73,14 +70,14 @@ public:
             !job_->task.ignore_end && std::find(ends_.begin(), ends_.end(), sampled.token) != ends_.end();
         if (is_end) return true;  // it is not part of the text
         if (job_->task.logprobs) tokens_.push_back(chosen(sampled));
-        say(stop_.push(without_prompt(decoder_.push(sampled.token))));
+        say(stop_.push(decoder_.push(sampled.token)));
         return !stop_.stopped();
     }
     void end(const infer::Ended& ended) {
         if (ended.ending == infer::Ending::cancelled) return;
         if (ended.ending == infer::Ending::failed) return job_->sink(Failed{Failed::Kind::engine, ended.error});
         if (!stop_.stopped()) {
-            std::string rest = stop_.push(without_prompt(decoder_.finish()));
+            std::string rest = stop_.push(decoder_.finish());
             if (!stop_.stopped()) rest += stop_.finish();
             say(rest);
         }
@@ -95,11 +92,10 @@ private:
     void say(std::string text) {
         if (!text.empty()) job_->sink(Piece{std::move(text), std::exchange(tokens_, {})});
     }
-    // The end of the prompt that the decoder held back comes with the first text of the answer.
-    [[nodiscard]] std::string without_prompt(std::string text) {
-        if (text.empty()) return text;
-        const std::string held = std::exchange(held_prompt_, {});
-        return text.starts_with(held) ? text.substr(held.size()) : text;
+    // A text goes on as behind its prompt; an answer in a conversation is a text of its own.
+    static std::span<const TokenId> text_before(const Job& job) {
+        if (std::holds_alternative<Conversation>(job.task.prompt)) return {};
+        return job.prompt;
     }
     [[nodiscard]] ChosenToken chosen(const infer::Sampled& sampled) const {
         ChosenToken token{{tokenizer_.bytes_of(sampled.token), sampled.logprob}, {}};
@@ -111,8 +107,7 @@ private:
     const text::Tokenizer& tokenizer_;
     const std::vector<std::int64_t>& ends_;
     JobPtr job_;
-    text::StreamingDecoder decoder_;
-    std::string held_prompt_;
+    text::Continuation decoder_;
     infer::StopStrings stop_;
     std::vector<ChosenToken> tokens_;  // whose text has not been shown yet
 };

@@ -107,4 +107,25 @@ std::string DecoderStream::strip(std::size_t index, const std::string& text, boo
     return kept;
 }
 
+Continuation::Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt) : decoder_(tokenizer) {
+    std::string shown;
+    for (const TokenId id : prompt) shown += decoder_.push(id);
+    const std::string whole = tokenizer.decode(prompt);
+    if (whole.starts_with(shown)) held_ = whole.substr(shown.size());
+}
+
+std::string Continuation::behind_prompt(std::string text) {
+    if (text.starts_with(held_)) {
+        text.erase(0, held_.size());
+        held_.clear();
+        return text;
+    }
+    if (held_.starts_with(text)) {
+        held_.erase(0, text.size());
+        return "";
+    }
+    held_.clear();
+    return text;
+}
+
 }  // namespace chaos::text

@@ -5,13 +5,14 @@
 // of their own ("<0xE2>"), as long as more of them follow, because one that is wrong spoils its whole run; and what a
 // decoder would strip from the end. For a decoder whose steps stand in an order that no model uses, that is everything.
 //
-// A text that goes on from a prompt begins as decode() has it, for SentencePiece without its first space. Who wants it
-// to go on as after the prompt pushes the prompt's ids first and throws the answers away.
+// A text begins as decode() has it, for SentencePiece without its first space. One that goes on from a prompt is a
+// Continuation.
 #pragma once
 
 #include "text/decoder.h"
 #include "text/tokenizer.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,24 @@ private:
     const Tokenizer& tokenizer_;
     bool skip_special_;
     DecoderStream stream_;
+};
+
+// A text that goes on as after a prompt: the prompt's text and what comes here are together the text of all ids. The
+// end of a prompt may be held back too, and would come with what follows. Where an id changes it (the rest of a
+// character whose beginning ends the prompt), it does come, as it is now. Without a prompt it is a text of its own. The
+// tokenizer must outlive it.
+class Continuation {
+public:
+    Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt);
+
+    [[nodiscard]] std::string push(TokenId id) { return behind_prompt(decoder_.push(id)); }
+    [[nodiscard]] std::string finish() { return behind_prompt(decoder_.finish()); }
+
+private:
+    [[nodiscard]] std::string behind_prompt(std::string text);
+
+    StreamingDecoder decoder_;
+    std::string held_;  // of the prompt, and comes yet
 };
 
 }  // namespace chaos::text

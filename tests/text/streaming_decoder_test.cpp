@@ -96,6 +96,32 @@ TEST(StreamingDecoder, IsWhatDecodeMakesOfAll) {
     }
 }
 
+// What follows a prompt, token by token.
+Parts continued(const Tokenizer& tokenizer, const Ids& prompt, const Ids& ids) {
+    Continuation text(tokenizer, prompt);
+    Parts parts;
+    for (const TokenId id : ids) parts.push_back(text.push(id));
+    parts.push_back(text.finish());
+    return parts;
+}
+
+TEST(Continuation, GoesOnBehindThePrompt) {
+    json file = json::parse(R"({"model": {"type": "BPE", "byte_fallback": true, "merges": [],
+        "vocab": {"▁": 0, "a": 1, "▁b": 2, "<0xC3>": 3, "<0xA9>": 4, "<0xFF>": 5}}})");
+    file["decoder"] = json::parse(sentence_piece);
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "t.json").value();
+    EXPECT_EQ(continued(tokenizer, {2, 1}, {2, 1}), (Parts{" b", "a", ""}));
+    EXPECT_EQ(continued(tokenizer, {}, {2, 1}), (Parts{"b", "a", ""}));
+    // "aé" and then something, another byte by byte, or nothing.
+    EXPECT_EQ(continued(tokenizer, {1, 3, 4}, {2, 1}), (Parts{" b", "a", ""}));
+    EXPECT_EQ(continued(tokenizer, {1, 3, 4}, {3, 4, 1}), (Parts{"", "", "éa", ""}));
+    EXPECT_EQ(continued(tokenizer, {1, 3, 4}, {3, 4}), (Parts{"", "", "é"}));
+    EXPECT_EQ(continued(tokenizer, {1, 3, 4}, {}), (Parts{""}));
+    // Half of a character, which the text completes, and a byte that spoils the prompt's.
+    EXPECT_EQ(continued(tokenizer, {1, 3}, {4, 1}), (Parts{"", "éa", ""}));
+    EXPECT_EQ(continued(tokenizer, {1, 3, 4}, {5, 1}), (Parts{"", "\uFFFD\uFFFD\uFFFDa", ""}));
+}
+
 class StreamingReference : public testing::TestWithParam<const char*> {};
 
 TEST_P(StreamingReference, TextsOfTheReferenceModels) {
