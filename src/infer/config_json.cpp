@@ -107,10 +107,27 @@ Result<Rope> read_rope(const Field& fields, std::int64_t head_width) {
     return rope;
 }
 
-// How many tokens the layer that looks back least can see: nothing where all see all.
-Result<std::optional<std::int64_t>> read_window(const Field& fields, const Config& config) {
+// What a config.json means that leaves a field out.
+struct Defaults {
+    std::string_view kind;
+    std::int64_t max_context;
+    std::optional<std::int64_t> kv_heads;    // none: as many as heads
+    std::optional<std::int64_t> head_width;  // none: width / heads
+    std::optional<std::int64_t> window;      // none: all see all
+};
+constexpr std::array<Defaults, 4> all_defaults = {{
+    {"llama", 2048, {}, {}, {}},
+    {"mistral", 131072, 8, {}, 4096},
+    {"qwen2", 32768, 32, {}, 4096},
+    {"qwen3", 32768, 32, 128, 4096},
+}};
+
+// How many tokens the layer that looks back least can see: nothing where all see all. Null is not left out: it says so.
+Result<std::optional<std::int64_t>> read_window(const Field& fields, const Config& config, const Defaults& defaults) {
     constexpr std::int64_t most = std::int64_t{1} << 40;
-    CHAOS_TRY(const std::int64_t window, whole(fields, "sliding_window", most, most));
+    const bool said = fields.json().contains("sliding_window");
+    CHAOS_TRY(const std::int64_t window,
+              whole(fields, "sliding_window", most, said ? most : defaults.window.value_or(most)));
     bool used = config.kind == "mistral";
     if (config.kind == "qwen2" || config.kind == "qwen3") {
         CHAOS_TRY(used, fields.flag_at("use_sliding_window", false));
@@ -131,20 +148,6 @@ Result<void> refuse_unsupported(const Field& fields) {
     if (turned != 1.0) return fields.error("has a partial_rotary_factor, which is not supported");
     return {};
 }
-
-// What a config.json means that leaves a field out.
-struct Defaults {
-    std::string_view kind;
-    std::int64_t max_context;
-    std::optional<std::int64_t> kv_heads;    // none: as many as heads
-    std::optional<std::int64_t> head_width;  // none: width / heads
-};
-constexpr std::array<Defaults, 4> all_defaults = {{
-    {"llama", 2048, {}, {}},
-    {"mistral", 131072, 8, {}},
-    {"qwen2", 32768, 32, {}},
-    {"qwen3", 32768, 32, 128},
-}};
 
 Result<void> read_biases(const Field& fields, Config& config) {
     CHAOS_TRY(const bool attention, fields.flag_at("attention_bias", false));
@@ -186,7 +189,7 @@ Result<Config> read_config(const std::filesystem::path& folder) {
     config.head_norm = config.kind == "qwen3";
     CHAOS_CHECK(read_biases(fields, config));
     CHAOS_TRY(config.rope, read_rope(fields, config.head_width));
-    CHAOS_TRY(const auto window, read_window(fields, config));
+    CHAOS_TRY(const auto window, read_window(fields, config, *defaults));
     config.max_context = std::min({config.max_context, window.value_or(run::max_context), run::max_context});
 
     CHAOS_TRY(const auto begin, tokens(fields, "bos_token_id"));

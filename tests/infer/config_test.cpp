@@ -93,6 +93,16 @@ TEST(Config, TheContextEndsWhereASlidingWindowWouldMatter) {
     EXPECT_EQ(context("qwen2", R"(,"sliding_window":128,"use_sliding_window":false)"), 512);
     EXPECT_EQ(context("qwen2", R"(,"sliding_window":128,"use_sliding_window":true)"), 128);
     EXPECT_EQ(context("llama", R"(,"max_position_embeddings":10485760)"), 1 << 20);
+    // What transformers means where a file does not say it.
+    const std::string longer = R"(,"max_position_embeddings":32768)";
+    EXPECT_EQ(context("mistral", longer), 4096);
+    EXPECT_EQ(context("mistral", longer + R"(,"sliding_window":null)"), 32768);
+    for (const char* kind : {"qwen2", "qwen3"}) {
+        EXPECT_EQ(context(kind, longer), 32768);
+        EXPECT_EQ(context(kind, longer + R"(,"use_sliding_window":true)"), 4096);
+        EXPECT_EQ(context(kind, longer + R"(,"use_sliding_window":true,"sliding_window":null)"), 32768);
+    }
+    EXPECT_EQ(context("llama", longer), 32768);
 }
 
 TEST(Config, EndTokensComeFromBothFiles) {
