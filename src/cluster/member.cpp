@@ -43,7 +43,11 @@ Member::Member(const Options& options, const Identity& identity, const Signer& s
     for (const MemberInfo& member : record->view->members)
         if (member.id.node != identity.member.node)
             state.join.contacts.push_back({.node = member.id.node, .address = member.address});
-    if (record->view->find(identity.member.node) != nullptr) {
+    for (const Candidate& candidate : record->lost) state.remember_lost(candidate);
+    // The last of its line, and nothing of what that trained is left: those that it lost before may have kept theirs.
+    const bool nothing_left = !checkpoint && record->view->active_count() == 1 && !state.lost.empty();
+    if (nothing_left) state.join.contacts.insert(state.join.contacts.end(), state.lost.begin(), state.lost.end());
+    if (record->view->find(identity.member.node) != nullptr && !nothing_left) {
         state.role = Role::returning;
         return;
     }

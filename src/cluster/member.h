@@ -51,6 +51,7 @@ struct DiskRecord {
     std::vector<Ancestor> ancestors;
     Ballot promised;
     std::optional<Vote> accepted;
+    std::vector<Candidate> lost;  // members that failed: they may have checkpoints, or lead a line of their own
 };
 
 [[nodiscard]] std::vector<std::uint8_t> encode(const DiskRecord& record);

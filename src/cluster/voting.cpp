@@ -15,8 +15,11 @@ namespace chaos::cluster {
 
 void Member::State::persist() {
     constexpr std::size_t ancestors_on_disk = 256;
-    DiskRecord record{
-        .view = line.tip(), .ancestors = {}, .promised = acceptor.promised, .accepted = acceptor.accepted};
+    DiskRecord record{.view = line.tip(),
+                      .ancestors = {},
+                      .promised = acceptor.promised,
+                      .accepted = acceptor.accepted,
+                      .lost = {lost.begin(), lost.end()}};
     const std::vector<Ancestor>& all = line.ancestors();
     const std::size_t before = all.size() - 1;  // the last is the tip itself
     const std::size_t kept = std::min(before, ancestors_on_disk);

@@ -409,6 +409,7 @@ void walk(Archive& archive, DiskRecord& record) {
     walk_list(archive, record.ancestors, max_ancestors, Walk{});
     walk(archive, record.promised);
     walk_optional(archive, record.accepted, Walk{});
+    walk_list(archive, record.lost, max_members, Walk{});
 }
 
 template <class T>

@@ -413,6 +413,26 @@ TEST(Member, NobodyFoundsFromNothingWhatWasTrained) {
     }
 }
 
+// It went on alone for a moment, and nothing of that is left.
+TEST(Member, TheLastOneWithoutACheckpointGoesBackToThoseThatItLost) {
+    Village village;
+    village.found(0);
+    village.join(1, 0);
+    ASSERT_TRUE(trains(village, {0, 1})) << village.story();
+    village.crash(0);
+    village.house(0).checkpoint = Checkpoint{.applied = village.member(1).applied() - 2, .lineage = sha256("saved")};
+    ASSERT_TRUE(trains(village, {1})) << village.story();
+    const std::uint64_t saved = village.house(0).checkpoint->applied;
+    village.crash(1);
+    village.house(1).checkpoint.reset();
+    village.restart(1, true);
+    village.pass(200 * second);
+    EXPECT_EQ(village.member(1).role(), Role::joining) << village.story();
+    village.restart(0, true);
+    EXPECT_TRUE(trains(village, {0, 1})) << village.story();
+    EXPECT_GT(village.member(1).applied(), saved);
+}
+
 // Its disk is gone: there is nothing to wait for.
 TEST(Member, WhoLostItsSeatIsNotWaitedFor) {
     Village village;
