@@ -310,6 +310,11 @@ Result<std::optional<cluster::DiskRecord>> Member::kept_vote() {
     Result<cluster::DiskRecord> record =
         cluster::decode_disk_record({reinterpret_cast<const std::uint8_t*>(found->data()), found->size()});
     if (!record) return Error{path.string() + ": " + record.error().message + way_out};
+    // Who took it up would go on with that run's members and its batch.
+    if (record->view && record->view->run != identity_.run)
+        return Error{path.string() + ": this node has a vote in the cluster of another run, " +
+                     cluster::brief(record->view->run) + ", but is to train run " + cluster::brief(identity_.run) +
+                     " (choose another folder, or, when no other node of that cluster runs any more, remove the file)"};
     return std::optional(std::move(*record));
 }
 

@@ -6,6 +6,7 @@
 #include "temporary_folder.h"
 #include "toy_node/toy_node.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -152,6 +153,23 @@ TEST(Member, AStartThatFailsLeavesNothingBehind) {
     village.nodes[0]->member().links().dial(id_of(2), village.cluster.addresses[2]);
     ASSERT_TRUE(village.reach(village.applied[0] + 5)) << village.notes;
     EXPECT_FALSE(village.nodes[0]->member().links().linked(id_of(2)));
+}
+
+// It would go on with that run's members and its batch.
+TEST(Member, AVoteInAnotherRunIsNotTakenUp) {
+    Village village(1);
+    ASSERT_TRUE(village.reach(1)) << village.notes;
+    village.nodes.clear();
+    for (const bool same : {false, true}) {
+        elastic::Hermit other(village.loop);
+        live::Options options;
+        options.folder = village.folder(0);
+        live::Member member(village.loop, bench::key_of(0), bench::credential_of(0), sha256(same ? "toy" : "another"),
+                            options, other, other);
+        const Result<void> started = member.start();
+        EXPECT_THAT(started ? "" : started.error().message, testing::HasSubstr(same ? "" : "choose another folder"));
+        EXPECT_EQ(started.ok(), same);
+    }
 }
 
 // Real transfers tell; where there are none to speak of, a probe does.
