@@ -123,7 +123,7 @@ double Soak::i3_bound_s(double step_s) const {
 
 // A pause begins with the step that the fault cut off, up to one more before it.
 double Soak::pause_bound_s(double step_s) const {
-    return i3_bound_s(step_s) + step_s + options_.scheduling_s;
+    return i3_bound_s(step_s) + step_s + options_.scheduling_s + lateness_.since(since_);
 }
 
 bool Soak::goes_on() {

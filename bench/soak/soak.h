@@ -5,6 +5,7 @@
 #pragma once
 
 #include "nodes/local_cluster.h"
+#include "soak/lateness.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -107,7 +108,8 @@ private:
     std::string eldest_;            // the longest-standing member when the last fault happened
     std::set<std::string> hurt_;    // by the faults since all trained together last
     double since_ = 0.0;            // when the first of these happened
-    double round_trip_s_ = 0.0;     // the longest that a node measures between two faults
+    Lateness lateness_;
+    double round_trip_s_ = 0.0;  // the longest that a node measures between two faults
     unsigned happened_ = 0;
     bool second_half_ = false;
     std::map<std::string, Process> processes_;

@@ -23,11 +23,11 @@ std::uint64_t share_of(const Relative& node, NodeId who) {
 
 // Of two, the one that founded the cluster decides alone; it has to hear of the other's speed all the same.
 TEST(Agreed, SharesFollowMeasuredSpeed) {
-    Clan clan(model_of(microseconds(400)), 3000, 50);
+    Clan clan(model_of(microseconds(4000)), 3000, 50);
     clan.found(0);
     Relative& founder = *clan.nodes[0];
     ASSERT_TRUE(clan.wait([&] { return founder.steps > 0; })) << clan.log;
-    Relative& quick = clan.join(1, {0}, model_of(microseconds(100)));
+    Relative& quick = clan.join(1, {0}, model_of(microseconds(1000)));
     ASSERT_TRUE(clan.wait([&] {
         return founder.view->is_active(clan.home(1).id()) && founder.view->find(clan.home(1).id())->speed > 0;
     })) << clan.log;

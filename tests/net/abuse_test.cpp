@@ -494,11 +494,13 @@ TEST_F(Abuse, OneKeyIsAliveOnce) {
     suffer([&] {
         Abuser first(node.port, key);
         EXPECT_TRUE(first.link());
+        std::atomic<bool> over = false;
         std::thread second([&] {
             Abuser again(node.port, key);
             EXPECT_FALSE(again.link());
+            over = true;
         });
-        first.answer_for(milliseconds(500));
+        while (!over) first.answer_for(milliseconds(50));
         second.join();
     });
     EXPECT_EQ(node.counters().refused, 1U);

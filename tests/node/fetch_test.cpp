@@ -86,7 +86,7 @@ TEST_F(Fetch, ADeadAddressIsPassedOver) {
 }
 
 TEST_F(Fetch, NobodyIsThere) {
-    options.limit = 500ms;
+    options.limit = 4s;
     EXPECT_THAT(error({dead_address}), HasSubstr("nobody told what is trained: localhost:1: cannot connect"));
     EXPECT_THAT(notes, HasSubstr("cannot ask localhost:1 what is trained: "));
     EXPECT_EQ(std::ranges::count(notes, '\n'), 1) << notes;  // it is tried several times, and told once
@@ -110,7 +110,7 @@ TEST_F(Fetch, ARefusalIsFinalAndTold) {
 TEST_F(Fetch, WhoIsNotLetInIsToldWhy) {
     const auto member = teacher();
     member->refuses = "your institution is not one of us";
-    options.limit = 500ms;
+    options.limit = 4s;
     EXPECT_THAT(error({member->address}), HasSubstr("your institution is not one of us"));
 }
 
