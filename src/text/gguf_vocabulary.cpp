@@ -54,14 +54,22 @@ struct NamedCut {
     std::string_view name;
     const Cut* cut;
 };
-constexpr std::array<NamedCut, 12> cuts = {{{"gpt-2", &gpt2_cut},
+constexpr std::array<NamedCut, 20> cuts = {{{"gpt-2", &gpt2_cut},
                                             {"default", &gpt2_cut},
                                             {"", &gpt2_cut},
                                             {"llama-bpe", &llama3_cut},
                                             {"llama3", &llama3_cut},
                                             {"llama-v3", &llama3_cut},
                                             {"pixtral", &llama3_cut},
+                                            {"falcon3", &llama3_cut},
+                                            {"falcon-h1", &llama3_cut},
+                                            {"midm-2.0", &llama3_cut},
+                                            {"lfm2", &llama3_cut},
                                             {"qwen2", &qwen2_cut},
+                                            {"deepseek-r1-qwen", &qwen2_cut},
+                                            {"kormo", &qwen2_cut},
+                                            {"f2llmv2", &qwen2_cut},
+                                            {"megrez", &qwen2_cut},
                                             {"smollm", &smollm_cut},
                                             {"starcoder", &smollm_cut},
                                             {"refact", &smollm_cut},

@@ -3,6 +3,7 @@
 //
 //   model "gpt2"   byte-level BPE with the merges of the file, cut as `pre` says: gpt-2 (also where the file says
 //                  nothing or "default"), llama-bpe, qwen2, smollm, starcoder, refact, tekken and their other names
+//                  (as llama.cpp has them)
 //   model "llama"  SentencePiece-style BPE. Its merges follow from the scores: two neighbours merge where together they
 //                  are a token, those with the highest score first; where all scores are the same, lower ids first
 #pragma once

@@ -49,6 +49,14 @@ TEST(GgufVocabulary, KindsOfByteLevel) {
     vocabulary.pre = "qwen2";
     EXPECT_EQ(encode(vocabulary, "ab ab12"), (Ids{6, 7, 4, 5}));
     EXPECT_EQ(encode(vocabulary, "e\u0301"), (Ids{15}));
+    for (const char* other : {"deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}) {
+        vocabulary.pre = other;
+        EXPECT_EQ(encode(vocabulary, "ab ab12"), (Ids{6, 7, 4, 5})) << other;
+    }
+    for (const char* other : {"falcon3", "falcon-h1", "midm-2.0", "lfm2"}) {
+        vocabulary.pre = other;
+        EXPECT_EQ(encode(vocabulary, "ab ab12"), (Ids{0, 6, 7, 8})) << other;
+    }
     vocabulary.pre = "llama-bpe";
     EXPECT_EQ(encode(vocabulary, "ab ab12"), (Ids{0, 6, 7, 8}));
     EXPECT_EQ(encode(vocabulary, "e\u0301"), (Ids{0, 10, 11, 12}));
@@ -120,7 +128,8 @@ TEST(GgufVocabulary, Refusals) {
               "m.gguf: tokenizer.ggml.model is 'bert', which is not supported (only gpt2 or llama)");
     EXPECT_EQ(refusal(byte_level(), [](Vocabulary& v) { v.pre = "deepseek-llm"; }),
               "m.gguf: tokenizer.ggml.pre is 'deepseek-llm', which is not supported (only gpt-2, default, llama-bpe, "
-              "llama3, llama-v3, pixtral, qwen2, smollm, starcoder, refact or tekken)");
+              "llama3, llama-v3, pixtral, falcon3, falcon-h1, midm-2.0, lfm2, qwen2, deepseek-r1-qwen, kormo, f2llmv2, "
+              "megrez, smollm, starcoder, refact or tekken)");
     EXPECT_EQ(refusal(byte_level(), [](Vocabulary& v) { v.tokens.clear(); }), "m.gguf: tokenizer.ggml.tokens is empty");
     EXPECT_EQ(refusal(byte_level(), [](Vocabulary& v) { v.tokens[3] = "\xFF"; }),
               "m.gguf: tokenizer.ggml.tokens has a token that is not UTF-8: number 3");
