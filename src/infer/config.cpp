@@ -3,6 +3,7 @@
 #include "infer/rope.h"
 
 #include <algorithm>
+#include <array>
 
 namespace chaos::infer {
 
@@ -13,6 +14,12 @@ std::vector<float> angle_steps(const Config& config) {
         if (!config.rope.divisors.empty()) steps[pair] /= config.rope.divisors[pair];
     }
     return steps;
+}
+
+bool ends_turn(std::string_view text) {
+    constexpr std::array<std::string_view, 5> texts = {"<|eot_id|>", "<|im_end|>", "<|eom_id|>", "<end_of_turn>",
+                                                       "<|end|>"};
+    return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
 Result<void> check_config(const Config& config, const std::string& name) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace chaos::infer {
@@ -50,7 +51,13 @@ struct Config {
 
 // FOLDER/config.json; end tokens also from generation_config.json, where there is one.
 [[nodiscard]] Result<Config> read_config(const std::filesystem::path& folder);
+// Those of a GGUF file are the ones that its keys name, and control tokens that end a turn.
 [[nodiscard]] Result<Config> read_config(const Gguf& file);
+
+// GGUF has keys for three end tokens at most. In files that chaos quantize writes, all of them stand here.
+inline constexpr std::string_view end_tokens_key = "tokenizer.chaos.eos_token_ids";
+// Whether a control token with this text ends a turn of a conversation, whatever else a file says of it.
+[[nodiscard]] bool ends_turn(std::string_view text);
 
 // The angle by which each pair of a head turns from one position to the next.
 [[nodiscard]] std::vector<float> angle_steps(const Config& config);

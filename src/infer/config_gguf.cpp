@@ -72,12 +72,32 @@ Result<void> refuse_unsupported(const Keys& keys, const Config& config) {
     return {};
 }
 
-Result<std::vector<std::int64_t>> end_tokens(const Gguf& file) {
+// A list of the metadata; null where there is none of that kind.
+template <class T>
+const std::vector<T>* list(const Gguf& file, std::string_view key) {
+    const auto found = file.metadata().find(key);
+    return found == file.metadata().end() ? nullptr : std::get_if<std::vector<T>>(&found->second.content);
+}
+
+Result<std::vector<std::int64_t>> end_tokens(const Gguf& file, std::int64_t vocab) {
+    constexpr std::int64_t control_token = 3;
+    if (const auto* all = list<std::int64_t>(file, end_tokens_key)) return *all;
     std::vector<std::int64_t> tokens;
     for (const char* key :
          {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
         CHAOS_TRY(const auto token, file.whole(key));
         if (token && std::find(tokens.begin(), tokens.end(), *token) == tokens.end()) tokens.push_back(*token);
+    }
+    // Many files name the end of a text only, where answers end with a turn.
+    const auto* texts = list<std::string>(file, "tokenizer.ggml.tokens");
+    const auto* types = list<std::int64_t>(file, "tokenizer.ggml.token_type");
+    if (texts == nullptr || types == nullptr) return tokens;
+    const std::size_t count = std::min({texts->size(), types->size(), static_cast<std::size_t>(vocab)});
+    for (std::size_t id = 0; id < count; ++id) {
+        const auto token = static_cast<std::int64_t>(id);
+        if ((*types)[id] == control_token && ends_turn((*texts)[id]) &&
+            std::find(tokens.begin(), tokens.end(), token) == tokens.end())
+            tokens.push_back(token);
     }
     return tokens;
 }
@@ -125,7 +145,7 @@ Result<Config> read_config(const Gguf& file) {
     config.ffn_bias = has("blk.0.ffn_gate.bias");
 
     CHAOS_TRY(config.bos_token, file.whole("tokenizer.ggml.bos_token_id"));
-    CHAOS_TRY(config.eos_tokens, end_tokens(file));
+    CHAOS_TRY(config.eos_tokens, end_tokens(file, config.vocab));
     CHAOS_CHECK(check_config(config, file.name()));
     return config;
 }

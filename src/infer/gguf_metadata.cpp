@@ -157,6 +157,52 @@ void add_tokens(const json& tokenizer, const Config& config, bool byte_level, Gg
     metadata["tokenizer.ggml.merges"] = GgufValue::of_texts(std::move(merges));
 }
 
+// Of a Hugging Face folder; an empty object where there is none.
+Result<json> tokenizer_config(const ModelFile& file) {
+    const auto path = file.path() / "tokenizer_config.json";
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return json::object();
+    CHAOS_TRY(const std::string content, read_file(path));
+    json config = json::parse(content, nullptr, false);
+    if (!config.is_object()) return Error{path.string() + " is not a JSON object"};
+    return config;
+}
+
+// Empty where the key has no text.
+std::string text_at(const json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// Of a special token: the text itself, or the content of an added token. Empty: there is none.
+std::string special_token(const json& config, const char* name) {
+    const auto found = config.find(name);
+    return found != config.end() && found->is_object() ? text_at(*found, "content") : text_at(config, name);
+}
+
+// All of them in a key of our own, and in GGUF's as many as it has keys for: the one that the tokenizer names is the
+// end of a text.
+void add_end_tokens(std::vector<std::int64_t> ends, const text::Tokenizer& tokenizer, const std::string& named,
+                    GgufMetadata& metadata) {
+    if (ends.empty()) return;
+    metadata[std::string(end_tokens_key)] = GgufValue::of_i32s(ends);
+    const auto take = [&](const char* key, std::vector<std::int64_t>::iterator end) {
+        if (end == ends.end() || metadata.contains(key)) return;
+        metadata[key] = GgufValue::of_u32(static_cast<std::uint32_t>(*end));
+        ends.erase(end);
+    };
+    const auto named_like = [&](std::string_view text) {
+        const auto id = tokenizer.id_of(text);
+        return id ? std::find(ends.begin(), ends.end(), *id) : ends.end();
+    };
+    constexpr const char* text_end = "tokenizer.ggml.eos_token_id";
+    constexpr const char* turn_end = "tokenizer.ggml.eot_token_id";
+    constexpr const char* message_end = "tokenizer.ggml.eom_token_id";
+    take(text_end, named_like(named));
+    take(message_end, named_like("<|eom_id|>"));
+    for (const char* key : {text_end, turn_end, message_end}) take(key, ends.begin());
+}
+
 Result<void> add_tokenizer(const ModelFile& file, GgufMetadata& metadata) {
     const auto path = file.path() / "tokenizer.json";
     CHAOS_TRY(std::string content, read_file(path));
@@ -171,8 +217,8 @@ Result<void> add_tokenizer(const ModelFile& file, GgufMetadata& metadata) {
         metadata[key] = GgufValue::of_u32(static_cast<std::uint32_t>(id));
     };
     if (config.bos_token) token("tokenizer.ggml.bos_token_id", *config.bos_token);
-    if (!config.eos_tokens.empty()) token("tokenizer.ggml.eos_token_id", config.eos_tokens[0]);
-    if (config.eos_tokens.size() > 1) token("tokenizer.ggml.eot_token_id", config.eos_tokens[1]);
+    CHAOS_TRY(const json settings, tokenizer_config(file));
+    add_end_tokens(config.eos_tokens, tokenizer, special_token(settings, "eos_token"), metadata);
     const json& model = parsed["model"];
     if (const auto unknown = model.find("unk_token"); unknown != model.end() && unknown->is_string())
         if (const auto id = tokenizer.id_of(unknown->get_ref<const std::string&>()))
@@ -184,20 +230,30 @@ Result<void> add_tokenizer(const ModelFile& file, GgufMetadata& metadata) {
     return {};
 }
 
-Result<void> add_chat_template(const ModelFile& file, GgufMetadata& metadata) {
+// As text/chat.h has them; what is no text is no template.
+Result<void> add_chat_templates(const ModelFile& file, GgufMetadata& metadata) {
+    std::map<std::string, std::string> sources;
+    CHAOS_TRY(const json config, tokenizer_config(file));
+    const auto field = config.find("chat_template");
+    if (field != config.end() && field->is_array()) {
+        for (const json& item : *field) sources[text_at(item, "name")] = text_at(item, "template");
+    } else {
+        sources["default"] = text_at(config, "chat_template");
+    }
     std::error_code error;
     if (const auto path = file.path() / "chat_template.jinja"; std::filesystem::exists(path, error)) {
-        CHAOS_TRY(std::string source, read_file(path));
-        metadata["tokenizer.chat_template"] = GgufValue::of_text(std::move(source));
-        return {};
+        sources.clear();
+        CHAOS_TRY(sources["default"], read_file(path));
     }
-    const auto path = file.path() / "tokenizer_config.json";
-    if (!std::filesystem::exists(path, error)) return {};
-    CHAOS_TRY(const std::string content, read_file(path));
-    const json config = json::parse(content, nullptr, false);
-    if (!config.is_object()) return Error{path.string() + " is not a JSON object"};
-    if (const auto source = config.find("chat_template"); source != config.end() && source->is_string())
-        metadata["tokenizer.chat_template"] = GgufValue::of_text(source->get<std::string>());
+    if (const auto path = file.path() / "additional_chat_templates" / "tool_use.jinja";
+        std::filesystem::exists(path, error)) {
+        CHAOS_TRY(sources["tool_use"], read_file(path));
+    }
+    for (auto& [name, source] : sources) {
+        if (name.empty() || source.empty()) continue;
+        const std::string key = "tokenizer.chat_template" + (name == "default" ? "" : "." + name);
+        metadata[key] = GgufValue::of_text(std::move(source));
+    }
     return {};
 }
 
@@ -216,7 +272,7 @@ Result<GgufMetadata> gguf_metadata(const ModelFile& file, StoredType type) {
         metadata["general.name"] = GgufValue::of_text(name.string());
         add_architecture(file.config(), metadata);
         CHAOS_CHECK(add_tokenizer(file, metadata));
-        CHAOS_CHECK(add_chat_template(file, metadata));
+        CHAOS_CHECK(add_chat_templates(file, metadata));
     }
     metadata["general.file_type"] = GgufValue::of_u32(file_type(type));
     metadata["general.quantization_version"] = GgufValue::of_u32(2);

@@ -1,5 +1,6 @@
 #include "infer/config.h"
 
+#include "infer/small_model.h"
 #include "temporary_folder.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +11,7 @@
 namespace chaos::infer {
 namespace {
 
-using test::TemporaryFolder;
+using chaos::test::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -110,6 +111,25 @@ TEST(Config, EndTokensComeFromBothFiles) {
     ASSERT_TRUE(config) << config.error().message;
     EXPECT_EQ(config->bos_token, 1);
     EXPECT_THAT(config->eos_tokens, ElementsAre(2, 3));
+}
+
+TEST(Config, OfAGgufFileAlsoTheEndOfATurnEndsATextWhateverItsKeysSay) {
+    const TemporaryFolder folder;
+    const Config config = test::small_config("llama", 32);
+    const auto ends = [&](GgufMetadata metadata) {
+        EXPECT_TRUE(write_gguf(folder / "a.gguf", metadata, test::small_tensors(config, StoredType::f16)));
+        return read_config(Gguf::open(folder / "a.gguf").value()).value().eos_tokens;
+    };
+    GgufMetadata metadata = test::small_metadata(config, true);
+    EXPECT_THAT(ends(metadata), ElementsAre(1));
+    metadata["tokenizer.ggml.tokens"] =
+        GgufValue::of_texts({"<s>", "</s>", "<|im_end|>", "<|eot_id|>", "<|end|>", "1", "a", "b"});
+    metadata["tokenizer.ggml.token_type"] = GgufValue::of_i32s({3, 3, 3, 3, 1, 1, 1, 1});
+    EXPECT_THAT(ends(metadata), ElementsAre(1, 2, 3));  // what is no control token is text
+    metadata["tokenizer.ggml.eot_token_id"] = GgufValue::of_u32(3);
+    EXPECT_THAT(ends(metadata), ElementsAre(1, 3, 2));
+    metadata[std::string(end_tokens_key)] = GgufValue::of_i32s({2, 1});
+    EXPECT_THAT(ends(metadata), ElementsAre(2, 1));
 }
 
 TEST(Config, WhatIsNotSupportedIsRefusedByName) {

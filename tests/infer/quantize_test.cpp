@@ -78,6 +78,55 @@ TEST(Quantize, TheTokenizerComesAlong) {
     }
 }
 
+// Changes fields of a JSON file.
+void change(const TemporaryFolder& folder, const std::string& name, const nlohmann::json& fields) {
+    nlohmann::json file = nlohmann::json::parse(read_file(folder / name).value());
+    file.update(fields);
+    std::filesystem::remove(folder / name);
+    folder.write(name, file.dump());
+}
+
+TEST(Quantize, AllEndTokensComeAlong) {
+    CHAOS_NEED_SHARED("models");
+    const TemporaryFolder folder;
+    std::filesystem::copy(test::folder("qwen2-tiny"), folder.path(), std::filesystem::copy_options::recursive);
+    nlohmann::json added = nlohmann::json::parse(read_file(folder / "tokenizer.json").value())["added_tokens"];
+    ASSERT_GE(added.size(), 3U);
+    const auto id = [&](std::size_t i) { return added[i]["id"].get<std::int64_t>(); };
+    const std::vector<std::int64_t> ends = {id(0), id(1), id(2)};
+    std::filesystem::remove(folder / "generation_config.json");
+    change(folder, "config.json", {{"eos_token_id", ends}});
+    change(folder, "tokenizer_config.json", {{"eos_token", {{"content", added[2]["content"]}}}});
+    const ModelFile file = quantized(folder.path(), folder / "a.gguf", StoredType::q8_0);
+    EXPECT_EQ(file.config().eos_tokens, ends);
+    EXPECT_EQ(file.gguf()->whole("tokenizer.ggml.eos_token_id").value(), ends[2]);
+    EXPECT_EQ(file.gguf()->whole("tokenizer.ggml.eot_token_id").value(), ends[0]);
+    EXPECT_EQ(file.gguf()->whole("tokenizer.ggml.eom_token_id").value(), ends[1]);
+    const ModelFile again = quantized(folder / "a.gguf", folder / "b.gguf", StoredType::q4_0);
+    EXPECT_EQ(again.config().eos_tokens, ends);
+}
+
+TEST(Quantize, NamedChatTemplatesComeAlong) {
+    CHAOS_NEED_SHARED("models");
+    const TemporaryFolder folder;
+    std::filesystem::copy(test::folder("qwen2-tiny"), folder.path(), std::filesystem::copy_options::recursive);
+    std::filesystem::remove(folder / "chat_template.jinja");
+    const auto named = [](const char* name, const char* source) {
+        return nlohmann::json{{"name", name}, {"template", source}};
+    };
+    change(folder, "tokenizer_config.json",
+           {{"chat_template",
+             {named("default", "{{ messages[0].content }}"), named("tool_use", "tools: {{ messages[0].content }}")}}});
+    const ModelFile file = quantized(folder.path(), folder / "a.gguf", StoredType::q8_0);
+    const auto format = chat_format_of(file);
+    ASSERT_TRUE(format) << format.error().message;
+    ASSERT_TRUE(format->has_value());
+    text::Conversation said{.messages = {{{"role", "user"}, {"content", "hello"}}}};
+    EXPECT_EQ((*format)->render(said, {}).value(), "hello");
+    said.tools = nlohmann::ordered_json::array({nlohmann::ordered_json::object()});
+    EXPECT_EQ((*format)->render(said, {}).value(), "tools: hello");
+}
+
 TEST(Quantize, AGgufFileBecomesAnother) {
     CHAOS_NEED_SHARED("models");
     const TemporaryFolder folder;
