@@ -1,5 +1,6 @@
 #include "cli/loaded_model.h"
 
+#include "base/cores.h"
 #include "cli/progress.h"
 #include "cli/quantities.h"
 #include "infer/packed_file.h"
@@ -11,7 +12,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace chaos::cli {
@@ -58,7 +58,7 @@ void show_forecast(const LoadedModel& loaded) {
 }  // namespace
 
 std::size_t threads_or_all(std::size_t threads) {
-    return threads > 0 ? threads : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+    return threads > 0 ? threads : threads_for_all_cores();
 }
 
 Result<std::uint64_t> resident_bytes() {
@@ -67,7 +67,9 @@ Result<std::uint64_t> resident_bytes() {
 
 Result<std::uint64_t> budget_bytes(const MemoryOptions& options) {
     if (!options.budget.empty()) return parse_bytes(options.budget, "--memory");
-    CHAOS_TRY(const std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
+    CHAOS_TRY(std::uint64_t available, memory_field("/proc/meminfo", "MemAvailable:"));
+    // A container's limit is not the machine's, and who takes more is killed.
+    if (const auto left = memory_left_by_groups()) available = std::min(available, *left);
     // Some stays for others; what the program has already is not among the available.
     CHAOS_TRY(const std::uint64_t resident, resident_bytes());
     return available / 10 * 9 + resident;

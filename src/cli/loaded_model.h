@@ -27,7 +27,7 @@ struct LoadedModel {
 };
 
 struct LoadOptions {
-    std::size_t threads = 0;  // 0: one per core
+    std::size_t threads = 0;  // 0: one per core that it may use
     MemoryOptions memory;
     // What the command needs beside weights.
     std::uint64_t kv_bytes = 0;
@@ -43,7 +43,7 @@ struct LoadOptions {
 
 // What this process has in memory now.
 [[nodiscard]] Result<std::uint64_t> resident_bytes();
-// What it may have: as it was told, or most of what is free.
+// What it may have: as it was told, or most of what is free, on the machine and in its control group.
 [[nodiscard]] Result<std::uint64_t> budget_bytes(const MemoryOptions& options);
 // Where things are kept that can be made again.
 [[nodiscard]] Result<std::filesystem::path> cache_folder(const MemoryOptions& options);
