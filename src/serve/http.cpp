@@ -39,6 +39,7 @@ using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
+// Of requests whose turn has not come. Who sends more while an answer is under way is dropped.
 constexpr std::size_t read_ahead_bytes = 64 << 10;
 constexpr std::chrono::milliseconds linger_limit{2'000};
 // So many of those for whom there is no room may read that; to others the connection just ends.
@@ -182,6 +183,11 @@ awaitable<void> Connection::read() {
     const asio::mutable_buffer place(buffer.data(), buffer.size());
     while (open()) {
         if (received_.size() >= read_ahead_bytes && !lingering_) {
+            // Who is not read from could go without being noticed.
+            if (answer_open()) {
+                close();
+                co_return;
+            }
             co_await change();
             continue;
         }

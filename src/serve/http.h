@@ -2,7 +2,7 @@
 //
 // A connection carries one request after the other; an answer is a whole body, or a stream that is written piece by
 // piece. While an answer is under way the server goes on reading: who closes its connection, or only its own half of
-// it, has gone, and the handler knows at once. Requests sent ahead wait for their turn.
+// it, has gone, and the handler knows at once. Requests sent ahead wait for their turn, but no more than 64 kB of them.
 //
 // Nobody who connects can hold the server up: who sends too slowly, too much or nonsense, or does not read what was
 // written, is dropped. Everything here is called, and calls back, in the loop's thread, unless it says otherwise.

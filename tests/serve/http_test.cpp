@@ -361,6 +361,16 @@ TEST_F(Http, KnowsAtOnceWhoHasGone) {
     in_loop([&] { EXPECT_FALSE(echo_.wait_for_held(1).open()); });
 }
 
+TEST_F(Http, KnowsWhoHasGoneAfterSendingMuchAhead) {
+    start();
+    Client client(port_);
+    client.get("/hold");
+    (void)echo_.wait_for_held(0);
+    client.send("POST /next HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + std::string(200'000, 'x'));
+    client.close();
+    echo_.wait_for_gone(1);
+}
+
 TEST_F(Http, AForgottenAnswerIsAnError) {
     start();
     Client client(port_);
