@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <ctime>
 #include <map>
 #include <optional>
@@ -63,6 +64,23 @@ constexpr std::string_view models = "/v1/models/";
 
 bool asks_for_one_model(const std::string& path) {
     return path.starts_with(models) && path.size() > models.size();
+}
+
+// What "%2F" and the like stand for; what is not like that stays as it is.
+std::string percent_decoded(std::string_view text) {
+    std::string decoded;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        unsigned char byte = 0;
+        const char* digits = text.data() + at + 1;
+        if (text[at] == '%' && at + 2 < text.size() &&
+            std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+            decoded += static_cast<char>(byte);
+            at += 2;
+        } else {
+            decoded += text[at];
+        }
+    }
+    return decoded;
 }
 
 // None where there is nothing.
@@ -264,7 +282,7 @@ std::optional<HttpAnswer> Service::Routes::look(const Route& route, const HttpRe
     const Facts& facts = generator_->facts();
     if (!asks_for_one_model(head.path)) return HttpAnswer{.body = models_body(facts), .fields = {}};
     const std::string wanted = head.path.substr(models.size());
-    if (wanted == facts.model) return HttpAnswer{.body = model_body(facts), .fields = {}};
+    if (percent_decoded(wanted) == facts.model) return HttpAnswer{.body = model_body(facts), .fields = {}};
     return error_answer(no_such_model(wanted, facts));
 }
 

@@ -101,6 +101,9 @@ TEST_F(ServiceTest, NamesItsModel) {
     start();
     EXPECT_EQ(json::parse(get("/v1/models").body)["data"][0]["id"], "parrot");
     EXPECT_EQ(json::parse(get("/v1/models/parrot").body)["id"], "parrot");
+    EXPECT_EQ(json::parse(get("/v1/models/p%61rr%6Ft").body)["id"], "parrot");
+    for (const char* no_id : {"parrot%", "parrot%6", "parro%zz", "%ff", "parrot%00"})
+        EXPECT_EQ(get(std::string("/v1/models/") + no_id).status, 404) << no_id;
     const Answer other = get("/v1/models/gpt-4o");
     EXPECT_EQ(other.status, 404);
     EXPECT_EQ(code_of(other), "model_not_found");
