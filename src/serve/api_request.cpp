@@ -300,7 +300,13 @@ void read_messages(Fields& fields, const Facts& facts, Json& body, Task& task) {
                                        "; use /v1/completions instead.",
                             .param = "messages",
                             .code = "unsupported_parameter"});
-    if (!fields.error()) task.prompt = Conversation{std::move(messages)};
+    Conversation conversation;
+    if (const Json* variables = fields.find("chat_template_kwargs")) {
+        if (!variables->is_object()) return fields.fail(wrong_type("chat_template_kwargs", "an object", *variables));
+        conversation.variables = *variables;
+    }
+    conversation.messages = std::move(messages);
+    if (!fields.error()) task.prompt = std::move(conversation);
 }
 
 void read_tokens(Fields& fields, const Facts& facts, const Json& ids, Task& task) {

@@ -42,6 +42,8 @@ struct Sampling {
 // Messages as OpenAI's API has them, each an object with "role" and "content"; the model's chat template renders them.
 struct Conversation {
     nlohmann::ordered_json messages;
+    // More names that the template knows, like {"enable_thinking": false}.
+    nlohmann::ordered_json variables = nlohmann::ordered_json::object();
 };
 
 struct Task {

@@ -254,6 +254,7 @@ std::optional<Failed> ModelGenerator::Threads::tokenize(Job& job) const {
     if (const auto* said = std::get_if<Conversation>(&job.task.prompt)) {
         text::Conversation conversation;
         conversation.messages = said->messages;
+        conversation.variables = said->variables;
         const auto rendered = format_->render(conversation, text::local_time());
         if (!rendered) return Failed{Failed::Kind::prompt, rendered.error().message};
         job.prompt = tokenizer_.encode(*rendered, false);

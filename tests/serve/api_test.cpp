@@ -105,6 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "messages[0].content[0].text", "invalid_type", "string"},
         Mistake{Form::chat, chat(R"("model": "gpt-4o")"), 404, "model", "model_not_found", "'parrot'"},
         Mistake{Form::chat, chat(R"("model": 4)"), 400, "model", "invalid_type", "string"},
+        Mistake{Form::chat, chat(R"("chat_template_kwargs": [])"), 400, "chat_template_kwargs", "invalid_type",
+                "object"},
         Mistake{Form::chat, chat(R"("temperature": "hot")"), 400, "temperature", "invalid_type", "got a string"},
         Mistake{Form::chat, chat(R"("temperature": 2.5)"), 400, "temperature", "invalid_value", "0.0 to 2.0"},
         Mistake{Form::chat, chat(R"("temperature": -1)"), 400, "temperature", "invalid_value", "-1"},
@@ -176,8 +178,9 @@ TEST(Api, ReadsEveryParameter) {
         "presence_penalty": 1, "frequency_penalty": -1, "logit_bias": {"7": -100},
         "stop": ["x", "y"], "logprobs": true, "top_logprobs": 2, "stream": true, "stream_options": {"include_usage": true},
         "n": 1, "tools": [], "response_format": {"type": "text"}, "user": "somebody", "made_up": {"a": [1]},
-        "ignore_eos": true})");
+        "ignore_eos": true, "chat_template_kwargs": {"enable_thinking": false}})");
     const auto& said = std::get<Conversation>(ask.task.prompt).messages;
+    EXPECT_EQ(std::get<Conversation>(ask.task.prompt).variables.dump(), R"({"enable_thinking":false})");
     EXPECT_EQ(said.dump(), R"([{"role":"system","content":"Be brief."},{"role":"user","name":"Ann","content":"ab"},)"
                            R"({"role":"assistant","content":null},{"role":"user","content":""}])");
     EXPECT_EQ(ask.task.sampling.temperature, 0.0);

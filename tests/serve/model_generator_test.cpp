@@ -154,6 +154,24 @@ TEST_F(ModelGeneratorTest, Converses) {
     EXPECT_EQ(generator_->load().cached_tokens, first.prompt_tokens - 1);
 }
 
+TEST_F(ModelGeneratorTest, TemplatesGetTheirVariables) {
+    CHAOS_NEED_SHARED("models");
+    load("llama3-shakespeare");
+    auto tokenizer = infer::tokenizer_of(loaded_->model->file()).value();
+    const std::size_t wanted = tokenizer.encode("JULIET: O Romeo, Romeo!", false).size();
+    auto format = text::ChatFormat::parse({{"default", "{{ messages[0].content }}{{ word }}"}}, {}, "a");
+    ASSERT_TRUE(format) << format.error().message;
+    generator_ = std::move(ModelGenerator::make(*loaded_->engine, std::move(tokenizer),
+                                                std::optional(std::move(*format)), {.name = "a", .context = 512}))
+                     .value();
+    Task task = task_of("", 1);
+    const auto said = nlohmann::ordered_json::parse(R"([{"role": "user", "content": "JULIET:"}])");
+    task.prompt.emplace<Conversation>(Conversation{said, {{"word", " O Romeo, Romeo!"}}});
+    Heard heard;
+    start(task, heard);
+    EXPECT_EQ(heard.finished().prompt_tokens, wanted);
+}
+
 TEST_F(ModelGeneratorTest, StopsAtTexts) {
     CHAOS_NEED_SHARED("models");
     load("llama3-shakespeare");
