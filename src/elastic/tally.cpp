@@ -1,6 +1,7 @@
 #include "elastic/tally.h"
 
 #include "base/assert.h"
+#include "base/random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,6 +48,13 @@ bool worthless(const Contribution& part, double most) {
     return !finite(part) || part.norm > most;
 }
 
+// Of the active members, in order, each with its slot.
+void for_each_member(const cluster::View& view, std::uint64_t step, const auto& tell) {
+    std::size_t place = 0;
+    for (const cluster::MemberInfo& member : view.members)
+        if (member.standing == cluster::Standing::active) tell(member, slot_of(place++, view.active_count(), step));
+}
+
 }  // namespace
 
 std::size_t place_of(const cluster::View& view, cluster::NodeId node) {
@@ -58,23 +66,31 @@ std::size_t place_of(const cluster::View& view, cluster::NodeId node) {
     return place;
 }
 
+std::size_t slot_of(std::size_t place, std::size_t members, std::uint64_t step) {
+    if (members <= own_slots) return place;
+    // Drawn, because states are compared every few steps: who has its turn by them may miss those for ever.
+    const std::size_t turn = (place + random_bits(0, 0, step) % members) % members;
+    return turn < own_slots ? turn : own_slots + turn % shared_slots;
+}
+
 std::uint64_t told_bits_of(const cluster::Name& root) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, root.data(), 2 * half_bits / 8);
     return bits;
 }
 
-void write_tally(std::span<float> into, std::size_t place, const Contribution& mine,
+void write_tally(std::span<float> into, std::size_t slot, const Contribution& mine,
                  const std::optional<compute::Measure>& held_out) {
-    CHAOS_ASSERT(into.size() == tally_floats);
-    const std::size_t slot = place % tally_slots;
+    CHAOS_ASSERT(into.size() == tally_floats && slot < tally_slots);
     std::ranges::fill(into, 0.0F);
     const std::span<float> own = into.subspan(slot_floats * slot, slot_floats);
     own[0] = static_cast<float>(mine.samples);
     own[1] = static_cast<float>(mine.loss * mine.samples);
     own[2] = static_cast<float>(mine.norm * mine.samples);
-    own[3] = static_cast<float>(mine.state & low_bits);
-    own[4] = static_cast<float>(mine.state >> half_bits);
+    if (slot < own_slots) {
+        own[3] = static_cast<float>(mine.state & low_bits);
+        own[4] = static_cast<float>(mine.state >> half_bits);
+    }
     if (!held_out) return;
     const std::span<float> end = into.last(3);
     const auto targets = static_cast<double>(held_out->targets);
@@ -108,53 +124,54 @@ Tally read_tally(std::span<const float> tally) {
     return read;
 }
 
-std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view) {
+std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view, std::uint64_t step) {
     const double most = largest_norm(tally);
-    for (const cluster::MemberInfo& member : view.members) {
-        if (member.standing != cluster::Standing::active) continue;
-        if (worthless(tally.slots[place_of(view, member.id.node) % tally_slots], most)) return member.id.node;
-    }
-    return std::nullopt;
+    std::optional<cluster::NodeId> culprit;
+    for_each_member(view, step, [&](const cluster::MemberInfo& member, std::size_t slot) {
+        if (!culprit && worthless(tally.slots[slot], most)) culprit = member.id.node;
+    });
+    return culprit;
 }
 
-std::vector<cluster::NodeId> offenders_of(const Tally& tally, const cluster::View& view) {
-    if (view.active_count() > tally_slots) return {};
+std::vector<cluster::NodeId> offenders_of(const Tally& tally, const cluster::View& view, std::uint64_t step) {
     const double most = largest_norm(tally);
     std::vector<cluster::NodeId> offenders;
     std::size_t sound = 0;
-    for (const cluster::MemberInfo& member : view.members) {
-        if (member.standing != cluster::Standing::active) continue;
-        const Contribution& part = tally.slots[place_of(view, member.id.node)];
-        if (worthless(part, most)) {
+    for_each_member(view, step, [&](const cluster::MemberInfo& member, std::size_t slot) {
+        if (slot >= own_slots) return;
+        if (worthless(tally.slots[slot], most)) {
             offenders.push_back(member.id.node);
-        } else if (part.samples > 0.0) {
+        } else if (tally.slots[slot].samples > 0.0) {
             ++sound;
         }
-    }
+    });
     if (sound <= offenders.size()) offenders.clear();
     return offenders;
 }
 
-std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view) {
-    if (view.active_count() > tally_slots) return {};
-    std::map<std::uint64_t, std::size_t> members_with;
-    std::map<cluster::NodeId, std::uint64_t> told;
-    for (const cluster::MemberInfo& member : view.members) {
-        if (member.standing != cluster::Standing::active) continue;
-        const std::uint64_t state = tally.slots[place_of(view, member.id.node)].state;
-        if (state == 0) continue;
-        ++members_with[state];
-        told.emplace(member.id.node, state);
-    }
-    if (members_with.size() < 2) return {};
-    const auto longest = told.find(view.longest_standing());
-    const auto weight = [&](const auto& entry) {
-        return std::pair(entry.second, longest != told.end() && longest->second == entry.first);
+std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view, std::uint64_t step) {
+    struct Told {
+        std::size_t members = 0;
+        std::pair<std::uint64_t, cluster::NodeId> longest;  // active since that epoch
     };
-    const std::uint64_t right = std::ranges::max_element(members_with, {}, weight)->first;
+    std::map<std::uint64_t, Told> told;  // by the state
+    std::vector<std::pair<cluster::NodeId, std::uint64_t>> states;
+    for_each_member(view, step, [&](const cluster::MemberInfo& member, std::size_t slot) {
+        const std::uint64_t state = tally.slots[slot].state;
+        if (slot >= own_slots || state == 0) return;
+        Told& alike = told[state];
+        const auto standing = std::pair(member.since_epoch, member.id.node);
+        alike.longest = alike.members++ == 0 ? standing : std::min(alike.longest, standing);
+        states.emplace_back(member.id.node, state);
+    });
     std::vector<cluster::NodeId> wrong;
-    for (const auto& [node, state] : told)
-        if (state != right) wrong.push_back(node);
+    if (told.size() < 2) return wrong;
+    const auto right = std::ranges::max_element(told, [](const auto& x, const auto& y) {
+        return x.second.members != y.second.members ? x.second.members < y.second.members
+                                                    : x.second.longest > y.second.longest;
+    });
+    for (const auto& [node, state] : states)
+        if (state != right->first) wrong.push_back(node);
     return wrong;
 }
 

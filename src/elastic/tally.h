@@ -4,8 +4,9 @@
 //
 //   | gradient | buffers | slot 0: samples, loss, norm, state | slot 1 ... | held-out: loss, correct, targets |
 //
-// Members have slots by their place among the active members of the step's view; where there are more than slots, some
-// share one. A state's hash is 48 bits in two floats, each a whole number that no float rounds.
+// Of up to own_slots active members, each has a slot of its own. Of more, so many have in each step, drawn anew; the
+// others share the slots behind these, and tell no state. So nobody is overlooked for long. A state's hash is 48 bits
+// in two floats, each a whole number that no float rounds.
 #pragma once
 
 #include "cluster/view.h"
@@ -19,7 +20,9 @@
 
 namespace chaos::elastic {
 
-inline constexpr std::size_t tally_slots = 64;
+inline constexpr std::size_t own_slots = 64;
+inline constexpr std::size_t shared_slots = 64;
+inline constexpr std::size_t tally_slots = own_slots + shared_slots;
 inline constexpr std::size_t slot_floats = 5;
 inline constexpr std::size_t tally_floats = slot_floats * tally_slots + 3;
 
@@ -37,8 +40,11 @@ struct Contribution {
 // A member's place among the active members of a view.
 [[nodiscard]] std::size_t place_of(const cluster::View& view, cluster::NodeId node);
 
-// What the member at this place says of itself; `into` is a whole tally.
-void write_tally(std::span<float> into, std::size_t place, const Contribution& mine,
+// Where the member at this place, of so many, says what it did in `step`.
+[[nodiscard]] std::size_t slot_of(std::size_t place, std::size_t members, std::uint64_t step);
+
+// What a member says of itself; `into` is a whole tally.
+void write_tally(std::span<float> into, std::size_t slot, const Contribution& mine,
                  const std::optional<compute::Measure>& held_out);
 
 struct Tally {
@@ -49,19 +55,21 @@ struct Tally {
 };
 [[nodiscard]] Tally read_tally(std::span<const float> tally);
 
-// Whose contribution makes this step worthless, by the same rule everywhere: it is not finite, or its norm is far
-// beyond what the others found. Who found nothing says nothing about that; and of two that are far apart nobody knows
-// which is wrong, so that the larger one must be large by itself, too. Where several members share a slot, the first of
-// them is named.
-[[nodiscard]] std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view);
+// Whose contribution makes `step` worthless, by the same rule everywhere: it is not finite, or its norm is far beyond
+// what the others found. Who found nothing says nothing about that; and of two that are far apart nobody knows which is
+// wrong, so that the larger one must be large by itself, too. Where several members share a slot, the first of them is
+// named.
+[[nodiscard]] std::optional<cluster::NodeId> culprit_of(const Tally& tally, const cluster::View& view,
+                                                        std::uint64_t step);
 
 // Whose contributions make it worthless, where it is clear that the fault is theirs: more members contributed something
-// sound. Of two, nobody can tell; and where the model itself has come to no good, all are alike. Nobody, where members
-// share slots.
-[[nodiscard]] std::vector<cluster::NodeId> offenders_of(const Tally& tally, const cluster::View& view);
+// sound. Of two, nobody can tell; and where the model itself has come to no good, all are alike. Of members that have
+// slots of their own.
+[[nodiscard]] std::vector<cluster::NodeId> offenders_of(const Tally& tally, const cluster::View& view,
+                                                        std::uint64_t step);
 
 // Whose state is not that of most members who told theirs; of two as large groups, the one with the longest-standing
-// member is right. Nobody, where members share slots.
-[[nodiscard]] std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view);
+// of them is right.
+[[nodiscard]] std::vector<cluster::NodeId> astray(const Tally& tally, const cluster::View& view, std::uint64_t step);
 
 }  // namespace chaos::elastic

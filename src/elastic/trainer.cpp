@@ -265,7 +265,8 @@ Result<std::chrono::nanoseconds> Trainer::compute(const Task& task, std::span<fl
     }
     given_.state = verification_due(task.step, *task.view) ? told_bits_of(root()) : 0.0F;
     CHAOS_TRY(const std::optional<compute::Measure> held_out, evaluate_part(task));
-    write_tally(into.last(tally_floats), place_of(*task.view, task.self), given_, held_out);
+    const std::size_t slot = slot_of(place_of(*task.view, task.self), task.view->active_count(), task.step);
+    write_tally(into.last(tally_floats), slot, given_, held_out);
     return took;
 }
 
@@ -274,7 +275,7 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
     CHAOS_ASSERT(result.size() == result_shape().floats() && step >= progress_.step);
     const Tally tally = read_tally(result.last(tally_floats));
     outcome_ = {.record = {}, .skipped = false, .culprit = std::nullopt, .held_out = tally.held_out};
-    outcome_.astray = astray(tally, view);
+    outcome_.astray = astray(tally, view, step);
     if (hashed_ && hashed_->lineage == progress_.lineage) outcome_.root = hashed_->root;
     state::StepRecord& record = outcome_.record;
     record.step = step;
@@ -288,8 +289,8 @@ cluster::Name Trainer::apply(std::uint64_t step, const cluster::View& view, std:
     record.norm = digest.norm;
     record.loss = tally.loss;
     record.result_hash = digest.hash;
-    outcome_.culprit = culprit_of(tally, view);
-    outcome_.offenders = offenders_of(tally, view);
+    outcome_.culprit = culprit_of(tally, view, step);
+    outcome_.offenders = offenders_of(tally, view, step);
     // Whoever believes the run to be over contributes nothing: a sum without all samples is no gradient of the batch.
     outcome_.incomplete = tally.samples != static_cast<double>(run_.train.batch);
     outcome_.skipped = outcome_.culprit || outcome_.incomplete || !std::isfinite(digest.norm) || !digest.finite_buffers;

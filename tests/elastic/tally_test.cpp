@@ -28,11 +28,11 @@ cluster::View view_of(std::size_t count) {
 }
 
 // As an all-reduce would: everybody's own, summed.
-Tally tally_of(const std::vector<Contribution>& members) {
+Tally tally_of(const std::vector<Contribution>& members, std::uint64_t step = 0) {
     std::vector<float> sum(tally_floats);
     for (std::size_t place = 0; place < members.size(); ++place) {
         std::vector<float> own(tally_floats);
-        write_tally(own, place, members[place], std::nullopt);
+        write_tally(own, slot_of(place, members.size(), step), members[place], std::nullopt);
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += own[i];
     }
     return read_tally(sum);
@@ -55,21 +55,42 @@ TEST(Tally, SaysWhatEachMemberSaid) {
 
 TEST(Tally, TheFewWithAnotherStateAreAstray) {
     const Tally tally = tally_of({with_state(5), with_state(9), with_state(9)});
-    EXPECT_EQ(astray(tally, view_of(3)), std::vector{node(0)});
+    EXPECT_EQ(astray(tally, view_of(3), 0), std::vector{node(0)});
 }
 
 TEST(Tally, OfTwoTheLongerStandingIsRight) {
-    EXPECT_EQ(astray(tally_of({with_state(5), with_state(9)}), view_of(2)), std::vector{node(1)});
+    EXPECT_EQ(astray(tally_of({with_state(5), with_state(9)}), view_of(2), 0), std::vector{node(1)});
 }
 
 TEST(Tally, WhoTellsNoStateIsNotAstray) {
-    EXPECT_TRUE(astray(tally_of({with_state(5), with_state(0), with_state(5)}), view_of(3)).empty());
+    EXPECT_TRUE(astray(tally_of({with_state(5), with_state(0), with_state(5)}), view_of(3), 0).empty());
 }
 
-TEST(Tally, WhereMembersShareSlotsNobodyIsAccused) {
-    std::vector<Contribution> many(tally_slots + 1, with_state(5));
-    many.back().state = 6;
-    EXPECT_TRUE(astray(tally_of(many), view_of(many.size())).empty());
+// Most of them have none of their own in a step, and states are told every few steps only.
+TEST(Tally, OfMoreMembersThanSlotsEverybodyIsLookedAtInTurn) {
+    for (const std::size_t members : {own_slots + 1, 10 * own_slots}) {
+        const cluster::View view = view_of(members);
+        std::vector<Contribution> many(members, with_state(5));
+        for (const std::size_t wrong : {std::size_t{0}, members / 2, members - 1}) {
+            many[wrong].state = 6;
+            many[wrong].norm = std::numeric_limits<double>::quiet_NaN();
+            std::size_t astrays = 0;
+            std::size_t offences = 0;
+            for (std::uint64_t step = 0; step < 1000; step += 10) {
+                const Tally tally = tally_of(many, step);
+                EXPECT_TRUE(culprit_of(tally, view, step));
+                for (const NodeId found : astray(tally, view, step)) astrays += found == node(wrong) ? 1 : 1000;
+                for (const NodeId found : offenders_of(tally, view, step)) offences += found == node(wrong) ? 1 : 1000;
+            }
+            EXPECT_GT(astrays, 2U);
+            EXPECT_LE(astrays, 100U);
+            EXPECT_EQ(offences, astrays);
+            many[wrong] = with_state(5);
+        }
+        const Tally all = tally_of(many, 7);
+        EXPECT_DOUBLE_EQ(all.samples, 4.0 * static_cast<double>(members));
+        EXPECT_DOUBLE_EQ(all.loss, 1.0);
+    }
 }
 
 Contribution with_norm(double norm) {
@@ -78,25 +99,22 @@ Contribution with_norm(double norm) {
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Tally, WhoContributesWhatNobodyElseFoundOffends) {
-    EXPECT_TRUE(offenders_of(tally_of({with_norm(1.0), with_norm(2.0), with_norm(900.0)}), view_of(3)).empty());
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(1.0), with_norm(2.0), with_norm(900.0)}), view_of(3), 0).empty());
     for (const double norm : {no_number, 5000.0}) {
         const Tally tally = tally_of({with_norm(1.0), with_norm(norm), with_norm(2.0)});
-        EXPECT_EQ(offenders_of(tally, view_of(3)), std::vector{node(1)});
-        EXPECT_EQ(culprit_of(tally, view_of(3)), node(1));
+        EXPECT_EQ(offenders_of(tally, view_of(3), 0), std::vector{node(1)});
+        EXPECT_EQ(culprit_of(tally, view_of(3), 0), node(1));
     }
 }
 
 TEST(Tally, WhereMostFoundNothingSoundNobodyOffends) {
     const Tally sick = tally_of({with_norm(no_number), with_norm(no_number), with_norm(1.0)});
-    EXPECT_EQ(culprit_of(sick, view_of(3)), node(0));
-    EXPECT_TRUE(offenders_of(sick, view_of(3)).empty());
-    EXPECT_TRUE(offenders_of(tally_of({with_norm(no_number)}), view_of(1)).empty());
+    EXPECT_EQ(culprit_of(sick, view_of(3), 0), node(0));
+    EXPECT_TRUE(offenders_of(sick, view_of(3), 0).empty());
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(no_number)}), view_of(1), 0).empty());
     // Nor of two; and who had nothing to compute says nothing.
-    EXPECT_TRUE(offenders_of(tally_of({with_norm(1.0), with_norm(no_number)}), view_of(2)).empty());
-    EXPECT_TRUE(offenders_of(tally_of({with_norm(no_number), with_norm(1.0), {}}), view_of(3)).empty());
-    std::vector<Contribution> many(tally_slots + 1, with_norm(1.0));
-    many[3].norm = no_number;
-    EXPECT_TRUE(offenders_of(tally_of(many), view_of(many.size())).empty());
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(1.0), with_norm(no_number)}), view_of(2), 0).empty());
+    EXPECT_TRUE(offenders_of(tally_of({with_norm(no_number), with_norm(1.0), {}}), view_of(3), 0).empty());
 }
 
 TEST(Tally, WhatIsNoNumberIsNoState) {
@@ -128,7 +146,7 @@ TEST(Tally, WhatCountsNothingIsNoEvaluation) {
 std::optional<NodeId> culprit_among(const std::vector<double>& norms) {
     std::vector<Contribution> members;
     for (const double norm : norms) members.push_back({.samples = 4.0, .loss = 1.0, .norm = norm, .state = 0});
-    return culprit_of(tally_of(members), view_of(norms.size()));
+    return culprit_of(tally_of(members), view_of(norms.size()), 0);
 }
 
 TEST(Tally, WhoFindsHardlyAnythingMakesNobodyACulprit) {
