@@ -28,20 +28,29 @@ Result<bool> replay(const ReplayOptions& options) {
     if (!options.from.empty()) CHAOS_CHECK(trainer.resume(options.from));
     const elastic::ReplayStart start{.applied = trainer.progress().step, .lineage = trainer.progress().lineage};
     auto shown = std::chrono::steady_clock::now();
-    const elastic::ReplayCallbacks callbacks{.same = [&](const elastic::journal::Applied& step) {
+    elastic::ReplayCallbacks callbacks;
+    callbacks.same = [&](const elastic::journal::Applied& step) {
         const auto now = std::chrono::steady_clock::now();
         if (now - shown < std::chrono::seconds(1)) return;
         shown = now;
         std::printf("step %llu of %zu: the same\n", static_cast<unsigned long long>(step.record.step),
                     static_cast<std::size_t>(chain.first_step) + chain.steps.size());
         std::fflush(stdout);
-    }};
+    };
+    callbacks.skipped = [&](const elastic::journal::Applied& step) {
+        trainer.arrive(step.record.step + 1, step.lineage);
+    };
     CHAOS_TRY(const elastic::ReplayReport report,
               elastic::replay(chain, start, trainer, trainer.result_shape(), callbacks));
     if (report.difference) {
         std::printf("%s\n", report.difference->c_str());
         return false;
     }
+    if (report.skipped > 0)
+        std::printf(
+            "%llu steps more have their place in the lineage; their updates were skipped, so that they changed "
+            "nothing\n",
+            static_cast<unsigned long long>(report.skipped));
     std::printf("%llu steps computed again: equal bits; lineage %s\n", static_cast<unsigned long long>(report.steps),
                 hex(report.lineage).c_str());
     return true;

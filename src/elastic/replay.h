@@ -4,7 +4,8 @@
 //
 // A step: each active member's contribution is computed into zeros, its share range by range in the order in which it
 // is listed; contributions are added in the order of the view's sync plan; the result is applied. Gradients travelled
-// as fp32.
+// as fp32. Of a step whose update was skipped, what was sick cannot be computed again; but it changed nothing, so that
+// only its place in the lineage is checked.
 #pragma once
 
 #include "elastic/gradient_plan.h"
@@ -18,7 +19,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace chaos::elastic {
@@ -29,7 +29,6 @@ struct CommittedChain {
     cluster::Name lineage{};  // before it
     std::vector<journal::Applied> steps;
     std::map<cluster::Name, ViewPtr> views;
-    std::set<std::pair<std::uint64_t, cluster::Name>> skipped;  // step, view: the update was left out
     std::set<std::uint64_t> threads;  // with which the journals' nodes computed: bits depend on it
 };
 
@@ -46,12 +45,15 @@ struct ReplayStart {
 struct ReplayReport {
     std::uint64_t first_step = 0;
     std::uint64_t steps = 0;                // that gave the same bits
+    std::uint64_t skipped = 0;              // steps besides whose updates were skipped
     cluster::Name lineage{};                // after them
     std::optional<std::string> difference;  // what was not the same, in a sentence; nothing follows it
 };
 
 struct ReplayCallbacks {
     std::function<void(const journal::Applied& step)> same;  // after each step that gave the same bits
+    // The learner is to go on behind this step, which changed nothing.
+    std::function<void(const journal::Applied& step)> skipped;
 };
 
 // Refuses in words a chain that does not begin where the learner stands, and views that say too little.

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 
 namespace chaos::elastic {
 namespace {
@@ -41,13 +42,15 @@ public:
     }
     cluster::Name apply(std::uint64_t step, const cluster::View& view, std::span<const float> result,
                         const state::ResultDigest& digest) override {
-        for (std::size_t i = 0; i < result.size(); ++i)
+        const bool skipped = !std::isfinite(digest.norm);
+        for (std::size_t i = 0; i < result.size() && !skipped; ++i)
             parameters[i] += 0.01F * result[i] / static_cast<float>(view.batch);
         record = {};
         record.step = step;
         record.view = view.name;
         record.index = step * view.batch;
         record.samples = view.batch;
+        if (skipped) record.scalars = state::skipped_update;
         record.norm = digest.norm;
         record.result_hash = digest.hash;
         lineage = state::extend_lineage(lineage, record);
@@ -185,8 +188,10 @@ Result<ReplayReport> replayed(std::initializer_list<Entries> journals, SmallLear
                               std::optional<ReplayStart> start = std::nullopt) {
     const std::vector<Entries> all(journals);
     CHAOS_TRY(const CommittedChain chain, chain_of(all));
-    return replay(chain, start.value_or(ReplayStart{.applied = 0, .lineage = learner.lineage}), learner,
-                  {.gradient = floats, .rest = 0}, {.same = [](const Applied&) {}});
+    return replay(
+        chain, start.value_or(ReplayStart{.applied = 0, .lineage = learner.lineage}), learner,
+        {.gradient = floats, .rest = 0},
+        {.same = [](const Applied&) {}, .skipped = [&](const Applied& step) { learner.lineage = step.lineage; }});
 }
 
 void expect_same(const Result<ReplayReport>& report, std::uint64_t steps, const SmallLearner& learner,
@@ -301,17 +306,29 @@ TEST(Replay, StepsThatWereUndoneAreNotReplayed) {
     EXPECT_EQ(report->steps, 5U);
 }
 
-TEST(Replay, WhatWasSickCannotBeComputedAgain) {
+TEST(Replay, WhatWasSickIsNotComputedAgainAndWhatFollowsIs) {
     Cluster cluster(1);
     cluster.join(2, {1});
     cluster.train(2);
-    cluster.trainees[1].say(Skipped{.step = 2, .view = cluster.view->name, .node = test::node(2), .why = "infinite"});
-    cluster.trainees[2].learner.parameters[5] = std::numeric_limits<float>::infinity();
+    SmallLearner& sick = cluster.trainees[2].learner;
+    const float sound = std::exchange(sick.parameters[5], std::numeric_limits<float>::infinity());
     cluster.train(1);
+    sick.parameters[5] = sound;
+    cluster.train(2);
     SmallLearner learner;
     const auto report = replayed({cluster.journal(1)}, learner);
-    ASSERT_TRUE(report.ok()) << report.error().message;
-    EXPECT_THAT(report->difference.value_or(""), AllOf(HasSubstr("step 2"), HasSubstr("its update was skipped")));
+    expect_same(report, 4, learner, cluster.trainees[1].learner);
+    EXPECT_EQ(report->skipped, 1U);
+
+    // What such a step says of itself is part of the lineage.
+    Entries other = cluster.journal(1);
+    for (TimedEntry& entry : other)
+        if (auto* applied = std::get_if<Applied>(&entry.entry); applied && applied->record.step == 2)
+            applied->record.loss = 7.0;
+    SmallLearner again;
+    const auto differs = replayed({other}, again);
+    ASSERT_TRUE(differs.ok()) << differs.error().message;
+    EXPECT_THAT(differs->difference.value_or(""), AllOf(HasSubstr("step 2"), HasSubstr("another lineage")));
 }
 
 TEST(Replay, WhatAJournalDoesNotSayIsAskedFor) {
