@@ -201,7 +201,7 @@ constexpr std::string_view model_text =
 
 | strategy | a join | when a donor dies |
 | --- | --- | --- |
-| Chaos | 5 round trips (TCP, TLS, hello, agreement, links). Shards from all members at once by `plan_shards`, while training goes on; results of steps follow for what was sent, from the same donor. Gradients keep at least 3/4 of a busy card, the transfer at least 1/4. Who has sent everything takes over from others. If results come nearly as fast as they can be carried, members pause where that costs fewer node-seconds. One step with share 0 before it contributes | the rest is planned again; the step in flight is settled (2 round trips) and the lost share of it computed again, which counts as idle time of members here |
+| Chaos | 5 round trips (TCP, TLS, hello, agreement, links). Shards from all members at once, divided by `plan_shards` (live nodes: see below), while training goes on; results of steps follow for what was sent, from the same donor. Gradients keep at least 3/4 of a busy card, the transfer at least 1/4 (live nodes: 10 %). Who has sent everything takes over from others. If results come nearly as fast as they can be carried, members pause where that costs fewer node-seconds. One step with share 0 before it contributes | the rest is planned again; the step in flight is settled (2 round trips) and the lost share of it computed again, which counts as idle time of members here |
 | Elan (ICDCS'20) | 3 round trips; all stop at a step's end; the best single member sends; several joiners copy from different members | the next best sends everything again |
 | EDL (TPDS'22) | the same from one random member; each joiner has its own | another random one sends everything again |
 | PCCL | the same from one designated member, for all joiners | the next one sends what whole variables are missing (they are hash-checked one by one) |
@@ -220,7 +220,10 @@ constexpr std::string_view short_text =
 
 - On cards of 1 Gbit/s a joiner waits longer with Chaos than with Elan before it contributes: results share its card, and it goes along for one step with share 0. What it gains is that nobody else waits.
 - With a failure Chaos's delay can be shorter than without: while the members redo a step, no result is sent to the joiner. The redone step is in the members' idle time.
-- The sync plan and the shard plan are the real ones; the protocol around them is counted in round trips, not run (the other scenarios of `chaos sim` run it). Shards have 256 KiB, and the shard plan is given link rates that together just fill the joiner's card.
+- The protocol around the plans is counted in round trips, not run (the other scenarios of `chaos sim` run it). The sync plan is the one that nodes compute. Shards have 256 KiB, and the shard plan is given link rates that together just fill the joiner's card.
+- Live nodes do not pull by `plan_shards`. It is what could be done if links carried just what was agreed, and they do not: agreed figures may be old, and gradients take their part. So a joiner (`src/elastic/joiner.h`) begins with each donor in a region of its own, in proportion to
+  what its link carries, asks for a twentieth of a second's worth at a time by the rate that it measures meanwhile, and lets whoever is done help the one that is furthest behind. And of what a node sends on a link while gradients wait, the transfer gets at least 10 % (here a quarter of a
+  busy card): gradients come first, because everybody waits for them.
 - The hops of an exchange advance together, as one fluid. A member that stands still could compute something else; that is credited to nobody.
 - A step's computation of 1 s is an assumption; the last tables vary it. With long steps torchft's copy hides behind the computation, so its members idle as little as ours, or less
   when a donor fails (it drops the lost member's samples of that step, we compute them again), and our joiner waits longest for its first step: for the step's end and then one step with share 0.
