@@ -1,8 +1,8 @@
 #include "synthetic_model.h"
 
 #include "base/assert.h"
+#include "base/half.h"
 #include "infer/gguf.h"
-#include "infer/half.h"
 #include "infer/model_file.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ Result<void> write_matrix(const infer::TensorShape& shape, StoredType type, cons
     CHAOS_ASSERT(type == StoredType::q4_0 || type == StoredType::q8_0 || type == StoredType::f16);
     const double magnitude = 0.5 / std::sqrt(static_cast<double>(shape.columns));
     const double spread = type == StoredType::q4_0 ? 4.6 : 74.0;
-    const std::uint16_t scale = infer::float_to_f16(static_cast<float>(magnitude / spread));
+    const std::uint16_t scale = float_to_f16(static_cast<float>(magnitude / spread));
     const std::uint64_t block = infer::row_bytes(type, 32);
     // Four F16 with random signs and fractions.
     constexpr std::uint64_t four = 0x0001'0001'0001'0001;

@@ -1,7 +1,7 @@
 #include "infer/attention.h"
 
 #include "base/assert.h"
-#include "infer/half.h"
+#include "base/half.h"
 #include "infer/kernels.h"
 
 namespace chaos::infer {

@@ -1,7 +1,7 @@
 #include "infer/blocks.h"
 
 #include "base/assert.h"
-#include "infer/half.h"
+#include "base/half.h"
 
 #include <algorithm>
 #include <array>

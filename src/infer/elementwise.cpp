@@ -20,10 +20,6 @@ void silu_times(std::span<const float> gate, std::span<const float> up, std::spa
     silu_times(gate.data(), up.data(), gate.size(), out.data());
 }
 
-void softmax(std::span<float> values) {
-    softmax(values.data(), values.size());
-}
-
 void add(std::span<const float> values, std::span<float> to) {
     CHAOS_ASSERT(values.size() == to.size());
     for (std::size_t i = 0; i < values.size(); ++i) to[i] += values[i];

@@ -23,9 +23,6 @@ void add_fixed(std::span<const std::int64_t> sums, std::span<float> to);
 // are packed. cosines.size() is half of the head's.
 void rotate_head(std::span<float> head, std::span<const float> cosines, std::span<const float> sines);
 
-// Replaces values by exp(value - greatest) / sum of these.
-void softmax(std::span<float> values);
-
 // Within 1e-7 of exp, relatively; 0 below -87.3, infinite above 88.3.
 [[nodiscard]] float exponential(float value);
 

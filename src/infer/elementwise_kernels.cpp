@@ -6,9 +6,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/half.h"
 #include "infer/elementwise.h"
 #include "infer/fetch_ahead.h"
-#include "infer/half.h"
 #include "infer/kernels.h"
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 // which defines the bits. Tests compare the two; machines without fused multiply-add use the plain one.
 #pragma once
 
+#include "base/half.h"
 #include "infer/activations.h"
 #include "infer/attention.h"
-#include "infer/half.h"
 #include "infer/matrix.h"
 
 #include <cstddef>
@@ -59,6 +59,7 @@ inline void multiply_panels(const PanelJob& job) {
 Quantized quantize_columns(const float* values, std::int8_t* bytes);
 void rms_norm(const float* values, const float* weights, std::size_t count, float epsilon, float* out);
 void silu_times(const float* gate, const float* up, std::size_t count, float* out);
+// Replaces values by exp(value - greatest) / sum of these.
 void softmax(float* values, std::size_t count);
 void attend(const AttentionJob<std::uint16_t>& job);
 void attend(const AttentionJob<float>& job);

@@ -1,10 +1,9 @@
 #include "infer/matrix.h"
 
 #include "base/assert.h"
-#include "infer/half.h"
+#include "base/half.h"
 
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -104,38 +103,6 @@ void pack_panel(Format format, std::size_t columns, std::span<const std::byte* c
         std::byte* to = panel + column * panel_rows * bytes;
         for (std::size_t row = 0; row < rows.size(); ++row)
             std::memcpy(to + row * bytes, rows[row] + column * bytes, bytes);
-    }
-}
-
-void read_row(const Matrix& matrix, std::size_t row, std::span<float> values) {
-    CHAOS_ASSERT(row < matrix.rows && values.size() == matrix.columns);
-    const std::byte* panel = matrix.packed + row / panel_rows * panel_bytes(matrix.format, matrix.columns);
-    const std::size_t lane = row % panel_rows;
-    const auto half_at = [](const std::byte* from) {
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, from, sizeof bits);
-        return bits;
-    };
-    for (std::size_t column = 0; column < matrix.columns; ++column) {
-        if (matrix.format == Format::f32) {
-            std::memcpy(&values[column], panel + (column * panel_rows + lane) * 4, 4);
-        } else if (matrix.format == Format::f16) {
-            values[column] = f16_to_float(half_at(panel + (column * panel_rows + lane) * 2));
-        } else if (matrix.format == Format::bf16) {
-            values[column] = bf16_to_float(half_at(panel + (column * panel_rows + lane) * 2));
-        } else {
-            const std::byte* group = panel + column / scale_columns * group_bytes(matrix.format) * panel_rows;
-            const float scale = f16_to_float(half_at(group + lane * scale_bytes));
-            const std::byte* quants = group + panel_scale_bytes + lane * 4;
-            const std::size_t i = column % scale_columns;
-            if (matrix.format == Format::q8_0) {
-                values[column] =
-                    scale * static_cast<float>(static_cast<std::int8_t>(quants[i / 4 * 4 * panel_rows + i % 4]));
-            } else {
-                const auto both = static_cast<std::uint8_t>(quants[i / 8 * 4 * panel_rows + i % 4]);
-                values[column] = scale * static_cast<float>((i % 8 < 4 ? both & 0xf : both >> 4) - 8);
-            }
-        }
     }
 }
 

@@ -55,7 +55,4 @@ struct Matrix {
     const std::byte* packed = nullptr;  // aligned to 64
 };
 
-// One row as floats: what an embedding needs of a matrix that is also the head.
-void read_row(const Matrix& matrix, std::size_t row, std::span<float> values);
-
 }  // namespace chaos::infer

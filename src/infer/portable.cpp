@@ -1,5 +1,5 @@
+#include "base/half.h"
 #include "infer/elementwise.h"
-#include "infer/half.h"
 #include "infer/kernels.h"
 #include "infer/multiply.h"
 

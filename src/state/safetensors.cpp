@@ -1,9 +1,9 @@
 #include "state/safetensors.h"
 
+#include "base/half.h"
 #include "base/words.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -29,18 +29,6 @@ std::optional<TensorType> type_of(const std::string& name) {
 
 std::uint64_t bytes_per_element(TensorType type) {
     return type == TensorType::f32 ? 4 : 2;
-}
-
-float from_half(std::uint16_t half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
-    const std::uint32_t exponent = (half >> 10) & 31U;
-    const std::uint32_t mantissa = half & 1023U;
-    if (exponent == 0) {  // zero or subnormal: mantissa x 2^-24
-        const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-        return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-    }
-    const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112;
-    return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
 }
 
 Result<Safetensors::Entry> parse_entry(const std::string& where, const json& value, std::span<const std::byte> data) {
@@ -148,8 +136,7 @@ void to_floats(const Safetensors::Entry& entry, std::span<float> out) {
     for (std::size_t i = 0; i < out.size(); ++i) {
         std::uint16_t half = 0;
         std::memcpy(&half, entry.bytes.data() + 2 * i, 2);
-        out[i] = entry.type == TensorType::f16 ? from_half(half)
-                                               : std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+        out[i] = entry.type == TensorType::f16 ? f16_to_float(half) : bf16_to_float(half);
     }
 }
 

@@ -1,7 +1,7 @@
 #include "infer/blocks.h"
 
+#include "base/half.h"
 #include "base/random.h"
-#include "infer/half.h"
 
 #include <gtest/gtest.h>
 

@@ -49,7 +49,7 @@ TEST(Elementwise, ResultsAreTheExactOnesButForRounding) {
             EXPECT_NEAR(static_cast<double>(out[i]), wanted, 1e-6 * std::fabs(wanted));
         }
         out = x;
-        softmax(out);
+        softmax(out.data(), count);
         double sum = 0.0;
         for (const float value : x) sum += std::exp(static_cast<double>(value));
         for (std::size_t i = 0; i < count; ++i)
@@ -77,7 +77,7 @@ TEST(Elementwise, EveryInstructionSetGivesTheBitsOfThePlainOne) {
             silu_times(x, y, out);
             EXPECT_TRUE(test::same_bits(out, gated));
             out = x;
-            softmax(out);
+            softmax(out.data(), count);
             EXPECT_TRUE(test::same_bits(out, soft));
         });
     }

@@ -1,12 +1,13 @@
 // Random weights for tests: rows as files have them, packed, and as doubles.
 #pragma once
 
+#include "base/half.h"
 #include "base/random.h"
-#include "infer/half.h"
 #include "infer/huge_pages.h"
 #include "infer/matrix.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -30,7 +31,7 @@ inline std::vector<std::byte> random_file_row(Format format, std::size_t columns
         const float value = normal();
         if (format == Format::f32) put(i * 4, value);
         if (format == Format::f16) put(i * 2, float_to_f16(value));
-        if (format == Format::bf16) put(i * 2, float_to_bf16(value));
+        if (format == Format::bf16) put(i * 2, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16));
     }
     return row;
 }

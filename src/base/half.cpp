@@ -1,8 +1,8 @@
-#include "infer/half.h"
+#include "base/half.h"
 
 #include <bit>
 
-namespace chaos::infer {
+namespace chaos {
 
 float f16_to_float(std::uint16_t bits) {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
@@ -36,10 +36,4 @@ float bf16_to_float(std::uint16_t bits) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-std::uint16_t float_to_bf16(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0x7fff'ffffU) > 0x7f80'0000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-    return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-}
-
-}  // namespace chaos::infer
+}  // namespace chaos

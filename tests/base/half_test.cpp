@@ -1,4 +1,4 @@
-#include "infer/half.h"
+#include "base/half.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace chaos::infer {
+namespace chaos {
 namespace {
 
 TEST(Half, EveryF16GoesToItsValueAndBack) {
@@ -44,14 +44,11 @@ TEST(Half, BetweenTwoF16TheNearerIsTakenAndTiesGoToEven) {
     EXPECT_TRUE(std::isnan(f16_to_float(float_to_f16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-TEST(Half, Bf16IsTheUpperHalfOfAFloatRounded) {
-    EXPECT_EQ(bf16_to_float(float_to_bf16(1.0F)), 1.0F);
-    EXPECT_EQ(float_to_bf16(std::bit_cast<float>(0x3f80'8000U)), 0x3f80U);
-    EXPECT_EQ(float_to_bf16(std::bit_cast<float>(0x3f81'8000U)), 0x3f82U);
-    EXPECT_EQ(float_to_bf16(std::bit_cast<float>(0x3f80'8001U)), 0x3f81U);
-    EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7f80U);
-    EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::bit_cast<float>(0x7f80'0001U)))));
+TEST(Half, Bf16IsTheUpperHalfOfAFloat) {
+    EXPECT_EQ(bf16_to_float(0x3f80U), 1.0F);
+    EXPECT_EQ(bf16_to_float(0xff80U), -std::numeric_limits<float>::infinity());
+    EXPECT_TRUE(std::isnan(bf16_to_float(0x7f81U)));
 }
 
 }  // namespace
-}  // namespace chaos::infer
+}  // namespace chaos
