@@ -124,7 +124,7 @@ void add_replay(CLI::App& program, Job& job) {
     command->add_option("dirs", options->dirs, "A node's folder; further ones close gaps in its journal")
         ->required()
         ->type_name("DIR");
-    command->add_option("--run", options->run_file, "The run file (default: run.toml in the first folder)")
+    command->add_option("--run", options->run_file, "The run file (default: that of the first folder's node)")
         ->type_name("RUN.toml");
     command->add_option("--from", options->from, "Begin with this checkpoint of the run (default: with its first step)")
         ->type_name("CHECKPOINT");

@@ -53,7 +53,7 @@ struct JoinOptions {
 
 struct ReplayOptions {
     std::vector<std::filesystem::path> dirs;  // of nodes; the first one's last state is what is computed again
-    std::filesystem::path run_file;           // empty: the first folder's run.toml
+    std::filesystem::path run_file;           // empty: what the first folder's node trains
     std::filesystem::path from;               // a checkpoint to begin with; empty: the run's beginning
 };
 // False: something was not the same, which was printed.

@@ -2,6 +2,7 @@
 #include "elastic/replay.h"
 #include "cli/commands.h"
 #include "elastic/trainer.h"
+#include "node/description.h"
 
 #include <chrono>
 #include <cstdio>
@@ -15,9 +16,8 @@ Result<bool> replay(const ReplayOptions& options) {
         journals.push_back(std::move(entries));
     }
     CHAOS_TRY(const elastic::CommittedChain chain, elastic::chain_of(journals));
-    const std::filesystem::path run_file =
-        options.run_file.empty() ? options.dirs.front() / "run.toml" : options.run_file;
-    CHAOS_TRY(run::Run run, run::read_run(run_file));
+    CHAOS_TRY(run::Run run,
+              options.run_file.empty() ? node::run_in(options.dirs.front()) : run::read_run(options.run_file));
     if (chain.threads.size() > 1)
         std::printf(
             "nodes computed with different numbers of threads: results will differ in the last bits "

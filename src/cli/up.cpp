@@ -247,6 +247,7 @@ Result<void> up(const UpOptions& options) {
     CHAOS_TRY(const node::Identity identity, who_in(dir, options.node, options.node.join.empty()));
     CHAOS_TRY(auto trainer, elastic::Trainer::open(run));
     CHAOS_CHECK(folder.describe(options.run_file, trainer));
+    CHAOS_CHECK(node::keep_place(options.run_file, dir));
     const bool was_in = fs::exists(dir / "vote");
     if (!was_in && !options.node.join.empty()) CHAOS_CHECK(check_cluster(options.node, identity, trainer.agreed()));
     return train_together(options.node, dir, {.run_file = options.run_file, .description = {}}, identity, trainer);
@@ -263,15 +264,14 @@ Result<node::Description> description_for(const NodeOptions& options, const fs::
             if (options.join.empty()) return std::move(*kept);
             const std::optional<run::Identity> clusters = what_cluster_agreed(options, identity);
             if (!clusters) return std::move(*kept);
-            CHAOS_TRY(const run::Run run, run::read_run(dir / "run.toml"));
-            const run::Identity shared = run::shared_settings(run);
-            run::Identity ours = kept->identity;
-            ours.insert(shared.begin(), shared.end());
+            CHAOS_TRY(const run::Identity ours, node::settings_of(*kept, dir));
             if (node::check_same_run(ours, *clusters)) return std::move(*kept);
             // The others may have been started with other settings since.
-            run::Identity theirs = ours;
-            for (const auto& [key, unused] : shared)
-                if (const auto at = clusters->find(key); at != clusters->end()) theirs[key] = at->second;
+            run::Identity theirs = kept->identity;
+            for (const auto& [key, value] : ours) {
+                const auto at = clusters->find(key);
+                theirs.emplace(key, at == clusters->end() ? value : at->second);
+            }
             if (const Result<void> same = node::check_same_run(theirs, *clusters); !same)
                 return Error{same.error().message + "; to join it, choose another folder with --dir"};
         }

@@ -88,6 +88,10 @@ fs::path places_file(const fs::path& dir) {
     return dir / "places";
 }
 
+fs::path beside_file(const fs::path& dir) {
+    return dir / "run_folder";
+}
+
 // Where the data files of a description were found when it was installed here; empty: it was not.
 std::vector<fs::path> kept_places(const fs::path& dir) {
     std::vector<fs::path> places;
@@ -168,17 +172,33 @@ Result<run::Places> find_data(const Description& description, const fs::path& di
                  " or the current folder, or say with --data FOLDER where they are:" + lacking};
 }
 
-Result<void> write_files(const Description& description, const fs::path& dir, run::Places& places) {
+fs::path place_in(const fs::path& dir, const std::string& file) {
+    return dir / "files" / file;
+}
+
+Result<void> write_files(const Description& description, const fs::path& dir) {
     for (const auto& [name, content] : description.files) {
-        const fs::path path = dir / "files" / name;
+        const fs::path path = place_in(dir, name);
         CHAOS_CHECK(make_folder(path.parent_path()));
         CHAOS_CHECK(write_file_atomically(path, content));
+    }
+    return write_file_atomically(dir / "run.toml", description.run_text);
+}
+
+// Its files lie in `dir`; where its data lie, `places` says.
+Result<run::Run> resolve(const Description& description, const fs::path& dir, run::Places places) {
+    for (const auto& [name, unused] : description.files) {
+        const fs::path path = place_in(dir, name);
         const std::string key = name.substr(0, name.find('/'));
         if (key == "model.init") places[key] = {path.parent_path()};
         if (key == "model.path") places[key] = {path};
         if (key == "data.tokenizer" && path.filename() == "tokenizer.json") places[key] = {path};
     }
-    return write_file_atomically(dir / "run.toml", description.run_text);
+    CHAOS_TRY(run::Run run, run::parse_run(description.run_text, "the cluster's run file", places));
+    if (const auto weights = description.identity.find("model.init");
+        weights != description.identity.end() && !run.model.init.empty())
+        run.model.init_hash = weights->second;
+    return run;
 }
 
 // In the description's order. A path that is no line is looked for again.
@@ -286,14 +306,41 @@ Result<run::Run> install(const Description& description, const fs::path& dir, co
     CHAOS_TRY(run::Places places, find_data(description, dir, data_folder));
     CHAOS_CHECK(make_folder(dir));
     CHAOS_CHECK(write_places(description, dir, places));
-    CHAOS_CHECK(write_files(description, dir, places));
+    CHAOS_CHECK(write_files(description, dir));
     CHAOS_TRY(const std::string encoded, encode(description));
     CHAOS_CHECK(write_file_atomically(description_file(dir), encoded));
-    CHAOS_TRY(run::Run run, run::parse_run(description.run_text, "the cluster's run file", places));
-    if (const auto weights = description.identity.find("model.init");
-        weights != description.identity.end() && !run.model.init.empty())
-        run.model.init_hash = weights->second;
-    return run;
+    std::error_code not_there;
+    fs::remove(beside_file(dir), not_there);
+    return resolve(description, dir, std::move(places));
+}
+
+Result<run::Identity> settings_of(const Description& description, const fs::path& dir) {
+    run::Places places;
+    for (const DataFile& file : description.data) places[file.key].emplace_back(file.path);
+    CHAOS_TRY(const run::Run run, resolve(description, dir, std::move(places)));
+    run::Identity settings = run::shared_settings(run);
+    settings.insert(description.identity.begin(), description.identity.end());
+    return settings;
+}
+
+Result<void> keep_place(const fs::path& run_file, const fs::path& dir) {
+    std::error_code problem;
+    const fs::path whole = fs::absolute(run_file, problem);
+    if (problem) return Error{"cannot find out where " + run_file.string() + " is: " + problem.message()};
+    return write_file_atomically(beside_file(dir), whole.lexically_normal().parent_path().string());
+}
+
+Result<run::Run> run_in(const fs::path& dir) {
+    const fs::path run_file = dir / "run.toml";
+    if (fs::exists(beside_file(dir))) {
+        CHAOS_TRY(const std::string text, read_file(run_file));
+        CHAOS_TRY(const std::string folder, read_file(beside_file(dir)));
+        return run::parse_run(text, run_file.string(), fs::path(folder));
+    }
+    CHAOS_TRY(const std::optional<Description> description, installed(dir));
+    if (!description) return run::read_run(run_file);
+    CHAOS_TRY(run::Places places, find_data(*description, dir, {}));
+    return resolve(*description, dir, std::move(places));
 }
 
 Result<std::optional<Description>> installed(const fs::path& dir) {

@@ -9,6 +9,10 @@
 //   DIR/description   as it was told
 //   DIR/places        where each of its data files was found, one path per line
 //
+// Of a node that has a run file of its own:
+//
+//   DIR/run_folder    where that lay: paths in its copy, DIR/run.toml, are relative to that folder
+//
 // It comes from others: nothing that a description says leads to a file being written outside DIR.
 #pragma once
 
@@ -67,6 +71,15 @@ struct Description {
 
 // What was installed in `dir`; nullopt: nothing was.
 [[nodiscard]] Result<std::optional<Description>> installed(const std::filesystem::path& dir);
+
+// What members of a cluster have alike, as a node that was installed in `dir` has it. No data are looked for.
+[[nodiscard]] Result<run::Identity> settings_of(const Description& description, const std::filesystem::path& dir);
+
+// For a node that has a run file of its own.
+[[nodiscard]] Result<void> keep_place(const std::filesystem::path& run_file, const std::filesystem::path& dir);
+
+// The run that a node of this folder trains, with all its paths resolved, ready for Trainer::open. Nothing is written.
+[[nodiscard]] Result<run::Run> run_in(const std::filesystem::path& dir);
 
 // Whether both train the same; else what differs first, in words.
 [[nodiscard]] Result<void> check_same_run(const run::Identity& ours, const run::Identity& clusters);

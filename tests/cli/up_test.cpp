@@ -3,6 +3,7 @@
 #include "cli/process.h"
 #include "cli/runs.h"
 #include "state/checkpoint.h"
+#include "state/hugging_face.h"
 #include "temporary_folder.h"
 
 #include <gmock/gmock.h>
@@ -334,6 +335,41 @@ TEST_F(Up, ThoseWhoJoinedComeBackWithoutTheFounder) {
     EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
 }
 
+// What its run file names lies where the founder's does, and not in the folder of who joined.
+TEST_F(Up, WhoseFilesLieElsewhereComesBackAndIsComputedAgain) {
+    std::string run_file = text_run("steps = 1000000\neval_every = 0\ncheckpoint_every = 0\n");
+    const std::string files = "files = \"text.txt\"";
+    run_file.replace(run_file.find(files), files.size(), "files = \"te*.txt\"\ntokenizer = \"words/tokens.json\"");
+    const std::string threads = "threads = 2";
+    run_file.replace(run_file.find(threads), threads.size(), "threads = 1");
+    const std::string text = std::string(3000, 'a') + std::string(3000, 'b');
+    folder.write("founder/run.toml", run_file);
+    folder.write("founder/words/tokens.json", state::byte_tokenizer_json());
+    folder.write("founder/text.txt", text);
+    folder.write("texts/text.txt", text);
+    const auto a = start({"up", "founder/run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    ASSERT_TRUE(a->wait_for_output("join with")) << a->err;
+    const std::size_t at = a->out.find("listens at ") + std::string("listens at ").size();
+    const std::string address = a->out.substr(at, a->out.find('\n', at) - at);
+    for (const std::vector<std::string>& data : {std::vector<std::string>{"--data", "texts"}, {}}) {
+        std::vector<std::string> arguments{"join", address, "--dir", "b"};
+        arguments.insert(arguments.end(), data.begin(), data.end());
+        const auto b = start(arguments);
+        ASSERT_TRUE(b->wait_for_output("trains with the others")) << b->out << b->err;
+        b->signal(SIGKILL);
+        b->wait();
+    }
+    a->signal(SIGINT);
+    EXPECT_EQ(a->wait(), 0) << a->err;
+    for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a"}, {"b", "a"}}) {
+        std::vector<std::string> arguments{"replay"};
+        arguments.insert(arguments.end(), nodes.begin(), nodes.end());
+        const Outcome again = run(arguments);
+        EXPECT_EQ(again.code, 0) << again.out << again.err;
+        EXPECT_THAT(again.out, HasSubstr("equal bits"));
+    }
+}
+
 TEST_F(Up, WhoNormalisesOverBatchesIsToldWhatThatMeansForSeveralNodes) {
     folder.write("resnet.toml",
                  "[model]\nkind = \"resnet18\"\nnorm = \"batch\"\n[data]\nkind = \"synthetic\"\nshape = [3, 8, 8]\n"
@@ -443,6 +479,25 @@ TEST_F(Up, WhatIsDamagedInItsFolderIsNamedWithAWayOut) {
                 HasSubstr("remove it to go on "));
     const auto again = start({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
     EXPECT_TRUE(again->wait_for_output("goes on from step " + std::to_string(newest))) << again->err;
+}
+
+// Without a checkpoint, only the vote tells which run the folder is of.
+TEST_F(Up, AFolderOfAnotherRunIsRefused) {
+    std::string other = *read_file(folder / "run.toml");
+    other.replace(other.find("checkpoint_every = 500"), 22, "checkpoint_every = 0");
+    folder.write("run.toml", other);
+    {
+        std::string address;
+        const auto a = found(address);
+        ASSERT_TRUE(a->wait_for_output("step ")) << a->err;
+        a->signal(SIGKILL);
+        a->wait();
+    }
+    other.replace(other.find("batch = 8"), 9, "batch = 9");
+    folder.write("run.toml", other);
+    const Outcome refused = run({"up", "run.toml", "--dir", "a", "--listen", "127.0.0.1:0"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("a vote in the cluster of another run"));
 }
 
 TEST_F(Up, OptionsThatMakeNoSenseAreRefused) {

@@ -139,6 +139,36 @@ TEST_F(Descriptions, WhatWasFoundIsFoundAgainWithoutBeingToldWhere) {
     EXPECT_EQ(installed(**kept).data.files, files);
 }
 
+// The founder's paths lead nowhere there.
+TEST_F(Descriptions, AFolderTellsItsRunAndSettingsWhereverFilesLie) {
+    there.write("data/a.txt", some_text('a'));
+    there.write("runs/more.txt", some_text('c'));
+    there.write("runs/mine.json", state::byte_tokenizer_json());
+    std::string text = text_run;
+    text.insert(text.find("context"), "tokenizer = \"mine.json\"\n");
+    const Description description = described(text);
+    here.write("texts/a.txt", some_text('a'));
+    here.write("texts/more.txt", some_text('c'));
+    const run::Run run = installed(description, here / "texts");
+    EXPECT_FALSE(run::read_run(here / "node/run.toml"));
+    const auto settings = settings_of(description, here / "node");
+    ASSERT_TRUE(settings) << settings.error().message;
+    EXPECT_EQ(*settings, open(run).agreed());
+    const auto again = run_in(here / "node");
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->data.files, run.data.files);
+    EXPECT_EQ(again->data.tokenizer, run.data.tokenizer);
+
+    // And of who has a run file of its own.
+    fs::create_directory(here / "own");
+    fs::copy_file(there / "runs/run.toml", here / "own/run.toml");
+    ASSERT_TRUE(keep_place(there / "runs/run.toml", here / "own"));
+    const auto own = run_in(here / "own");
+    ASSERT_TRUE(own) << own.error().message;
+    EXPECT_EQ(own->data.files.size(), 2U);
+    EXPECT_EQ(own->data.tokenizer, there / "runs/mine.json");
+}
+
 TEST_F(Descriptions, TextIsFoundBelowTheCurrentFolder) {
     there.write("data/a.txt", some_text('a'));
     there.write("data/b.txt", some_text('b'));
