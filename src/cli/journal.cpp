@@ -2,6 +2,7 @@
 
 #include "base/words.h"
 #include "elastic/journal_check.h"
+#include "node/status.h"
 
 #include <nlohmann/json.hpp>
 
@@ -14,16 +15,11 @@ namespace chaos::cli {
 namespace {
 
 using namespace elastic::journal;
+using node::text_of;
 using nlohmann::json;
 
 std::filesystem::path journal_of(const std::filesystem::path& dir) {
     return std::filesystem::is_directory(dir) ? dir / "journal" : dir;
-}
-
-std::string hex_of(cluster::NodeId node) {
-    std::array<char, 33> text{};
-    std::snprintf(text.data(), text.size(), "%016" PRIx64 "%016" PRIx64, node.high, node.low);
-    return text.data();
 }
 
 std::string seconds(std::int64_t ns) {
@@ -35,7 +31,7 @@ std::string seconds(std::int64_t ns) {
 // ---- one entry for programs
 
 json to_json(const Begun& begun) {
-    return {{"entry", "begun"},      {"node", hex_of(begun.member.node)}, {"incarnation", begun.member.incarnation},
+    return {{"entry", "begun"},      {"node", text_of(begun.member.node)}, {"incarnation", begun.member.incarnation},
             {"run", hex(begun.run)}, {"threads", begun.threads},          {"version", begun.version}};
 }
 json to_json(const Adopted& adopted) {
@@ -45,7 +41,7 @@ json to_json(const Adopted& adopted) {
               {"fork", view.is_fork()},     {"first_step", view.first_step},
               {"batch", view.batch},        {"settled", view.settlement.has_value()}};
     for (const cluster::MemberInfo& member : view.members)
-        said["members"].push_back({{"node", hex_of(member.id.node)},
+        said["members"].push_back({{"node", text_of(member.id.node)},
                                    {"incarnation", member.id.incarnation},
                                    {"active", member.standing == cluster::Standing::active},
                                    {"speed", member.speed}});
@@ -89,7 +85,7 @@ json to_json(const Skipped& skipped) {
     return {{"entry", "skipped"},
             {"step", skipped.step},
             {"view", hex(skipped.view)},
-            {"node", skipped.node ? json(hex_of(*skipped.node)) : json()},
+            {"node", skipped.node ? json(text_of(*skipped.node)) : json()},
             {"why", skipped.why}};
 }
 json to_json(const Excluded& excluded) {
