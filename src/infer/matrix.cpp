@@ -4,6 +4,7 @@
 #include "base/half.h"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
