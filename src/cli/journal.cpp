@@ -15,8 +15,8 @@ namespace chaos::cli {
 namespace {
 
 using namespace elastic::journal;
-using node::text_of;
 using nlohmann::json;
+using node::text_of;
 
 std::filesystem::path journal_of(const std::filesystem::path& dir) {
     return std::filesystem::is_directory(dir) ? dir / "journal" : dir;
@@ -32,7 +32,7 @@ std::string seconds(std::int64_t ns) {
 
 json to_json(const Begun& begun) {
     return {{"entry", "begun"},      {"node", text_of(begun.member.node)}, {"incarnation", begun.member.incarnation},
-            {"run", hex(begun.run)}, {"threads", begun.threads},          {"version", begun.version}};
+            {"run", hex(begun.run)}, {"threads", begun.threads},           {"version", begun.version}};
 }
 json to_json(const Adopted& adopted) {
     const cluster::View& view = *adopted.view;
