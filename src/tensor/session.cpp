@@ -180,6 +180,7 @@ void Session::link_down(NodeId peer) {
     ables_.erase(peer);
     unsound_.erase(peer);
     divisions_.erase(peer);
+    forget_askers_that_are_gone();
     if (needs_link_with(peer)) interrupt("the link with " + brief(peer) + " is gone");
     // What others said to each other over it is gone, too.
     lost(ports_.carried(peer));
@@ -329,6 +330,7 @@ void Session::received_begin(NodeId from, const wire::Begin& message) {
 
 void Session::received_told(NodeId from, const wire::Told& message) {
     if (stage_ != Stage::whole || from != team_->chief || message.generation() != team_->generation()) return;
+    if (message.incarnation() != incarnation()) return;  // an earlier life of this node asked for it
     const auto text = texts_.find(message.number());
     if (text == texts_.end()) return;  // nobody wants it any more
     // What went another way may have come earlier, or not at all.

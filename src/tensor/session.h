@@ -179,6 +179,12 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
+    // Of a text, for all who compute it.
+    struct TextKey {
+        cluster::MemberId asker;
+        infer::Writer::Id number = 0;
+        auto operator<=>(const TextKey&) const = default;
+    };
     // One division, and what this node made of it.
     struct Team {
         wire::Division division;
@@ -189,7 +195,7 @@ private:
         LoadedSlice loaded;
         std::optional<infer::Engine> engine;
         std::optional<infer::Scheduler> scheduler;
-        std::map<std::pair<NodeId, infer::Writer::Id>, infer::Scheduler::Id> ids;
+        std::map<TextKey, infer::Scheduler::Id> ids;
         bool computing = false;
         // The chief has gone on while this member was still at the end of a pass.
         std::optional<wire::Commands> begun;
@@ -267,6 +273,8 @@ private:
     void queue_drop(NodeId asker, const wire::Drop& drop);
     [[nodiscard]] Result<void> may_wait(NodeId asker, const wire::Ask& ask) const;
     void refuse(NodeId asker, const wire::Ask& ask, const std::string& why);
+    [[nodiscard]] std::uint64_t incarnation() const;
+    [[nodiscard]] bool is_gone(const cluster::MemberId& asker) const;
     void forget_askers_that_are_gone();
     [[nodiscard]] wire::Commands next_commands();
     [[nodiscard]] bool offers_less(const wire::Division& division) const;
@@ -284,8 +292,8 @@ private:
     void end_rehearsal();
     void apply(const wire::Commands& commands);
     void submit(NodeId asker, const wire::Ask& ask);
-    [[nodiscard]] infer::Listener listener_for(NodeId asker, infer::Writer::Id number, std::uint64_t drawn);
-    wire::Told& telling(NodeId asker, infer::Writer::Id number, std::uint64_t drawn);
+    [[nodiscard]] infer::Listener listener_for(const TextKey& key, std::uint64_t drawn);
+    wire::Told& telling(const TextKey& key, std::uint64_t drawn);
     void tell_askers();
     void tell_asker(NodeId asker, const wire::Work& message);
     void drawn(infer::Writer::Id id, const infer::Sampled& sampled);
@@ -322,7 +330,7 @@ private:
     std::optional<Result<LoadedSlice>> arrived_;  // of the thread
     std::deque<Queued> queue_;                    // of the chief
     // Of the chief: what is to be told of each text at the end of a pass.
-    std::map<std::pair<NodeId, infer::Writer::Id>, wire::Told> telling_;
+    std::map<TextKey, wire::Told> telling_;
     std::map<infer::Writer::Id, Text> texts_;
     std::uint64_t passes_ = 0;
     std::uint64_t healed_ = 0;

@@ -22,6 +22,10 @@ std::size_t memory_bytes(const wire::Ask& ask) {
     return ask.ByteSizeLong() + static_cast<std::size_t>(ask.tokens_size()) * sizeof(std::int32_t);
 }
 
+std::uint64_t incarnation_of(const wire::Command& command) {
+    return command.has_ask() ? command.ask().incarnation() : command.drop().incarnation();
+}
+
 }  // namespace
 
 void Session::ask(Id id, infer::Request request) {
@@ -52,6 +56,7 @@ void Session::ask_chief(Id id) {
     *message.mutable_ask() = to_wire(request);
     message.mutable_ask()->set_generation(team_->generation());
     message.mutable_ask()->set_number(id);
+    message.mutable_ask()->set_incarnation(incarnation());
     if (message.ask().ByteSizeLong() > max_text_bytes) return cannot(too_long);
     tell_chief(message);
 }
@@ -61,6 +66,7 @@ void Session::drop(Id id) {
     wire::Work message;
     message.mutable_drop()->set_generation(team_->generation());
     message.mutable_drop()->set_number(id);
+    message.mutable_drop()->set_incarnation(incarnation());
     tell(team_->chief, message);
 }
 
@@ -106,6 +112,7 @@ void Session::refuse(NodeId asker, const wire::Ask& ask, const std::string& why)
     wire::Work message;
     message.mutable_told()->set_generation(ask.generation());
     message.mutable_told()->set_number(ask.number());
+    message.mutable_told()->set_incarnation(ask.incarnation());
     message.mutable_told()->set_drawn(ask.drawn());
     *message.mutable_told()->mutable_ended() = to_wire(how);
     tell_asker(asker, message);
@@ -115,7 +122,7 @@ void Session::refuse(NodeId asker, const wire::Ask& ask, const std::string& why)
 void Session::queue_drop(NodeId asker, const wire::Drop& drop) {
     const auto waiting = std::ranges::find_if(queue_, [&](const Queued& each) {
         return each.generation == drop.generation() && each.asker == asker && each.command.has_ask() &&
-               each.command.ask().number() == drop.number();
+               each.command.ask().number() == drop.number() && each.command.ask().incarnation() == drop.incarnation();
     });
     if (waiting != queue_.end()) {
         queue_.erase(waiting);
@@ -132,12 +139,25 @@ void Session::queue_drop(NodeId asker, const wire::Drop& drop) {
     begin_if_asked();
 }
 
-// They may have asked for what is to come, which is not forgotten with a division. Who is not yet a member here, but
-// has a link, is coming.
-void Session::forget_askers_that_are_gone() {
+// This node's own, in the view.
+std::uint64_t Session::incarnation() const {
+    const cluster::MemberInfo* own = view_ == nullptr ? nullptr : view_->find(self_);
+    return own == nullptr ? 0 : own->id.incarnation;
+}
+
+// Who is not yet a member here, but has a link, is coming; and whoever began anew has forgotten what it asked for.
+bool Session::is_gone(const cluster::MemberId& asker) const {
+    if (view_ == nullptr) return false;
+    if (const cluster::MemberInfo* known = view_->find(asker.node)) return asker.incarnation < known->id.incarnation;
     const std::vector<NodeId> linked = ports_.linked();
+    return std::ranges::find(linked, asker.node) == linked.end();
+}
+
+// They may have asked for what is to come, which is not forgotten with a division. What is being computed for them ends
+// with the next commands.
+void Session::forget_askers_that_are_gone() {
     std::erase_if(queue_, [&](const Queued& each) {
-        return view_->find(each.asker) == nullptr && std::ranges::find(linked, each.asker) == linked.end();
+        return is_gone({.node = each.asker, .incarnation = incarnation_of(each.command)});
     });
 }
 
@@ -148,6 +168,14 @@ wire::Commands Session::next_commands() {
     std::size_t taken = team_->scheduler->active() + team_->scheduler->waiting();
     std::size_t bytes = 0;
     bool full = false;
+    for (const auto& [key, id] : team_->ids) {
+        if (!is_gone(key.asker)) continue;
+        wire::Command& command = *commands.add_commands();
+        *command.mutable_asker() = to_wire(key.asker.node);
+        command.mutable_drop()->set_generation(team_->generation());
+        command.mutable_drop()->set_number(key.number);
+        command.mutable_drop()->set_incarnation(key.asker.incarnation);
+    }
     std::deque<Queued> later;
     for (Queued& queued : queue_) {
         const bool ask = queued.command.has_ask();
@@ -202,8 +230,9 @@ void Session::apply(const wire::Commands& commands) {
         const NodeId asker = node_from(command.asker());
         if (command.has_ask()) submit(asker, command.ask());
         if (!command.has_drop()) continue;
-        if (const auto id = team_->ids.find({asker, command.drop().number()}); id != team_->ids.end())
-            team_->scheduler->cancel(id->second);
+        const TextKey key{.asker = {.node = asker, .incarnation = incarnation_of(command)},
+                          .number = command.drop().number()};
+        if (const auto id = team_->ids.find(key); id != team_->ids.end()) team_->scheduler->cancel(id->second);
     }
     tell_askers();
 }
@@ -221,7 +250,9 @@ void Session::ended(Id id, const infer::Ended& ended) {
 }
 
 // The one that asked hears what comes of it: by itself, or, where it does not compute, by the chief.
-infer::Listener Session::listener_for(NodeId asker, Id number, std::uint64_t drawn) {
+infer::Listener Session::listener_for(const TextKey& key, std::uint64_t drawn) {
+    const NodeId asker = key.asker.node;
+    const Id number = key.number;
     if (asker == self_)
         return {.on_token =
                     [this, number](const infer::Sampled& sampled) {
@@ -233,22 +264,22 @@ infer::Listener Session::listener_for(NodeId asker, Id number, std::uint64_t dra
     if (!is_chief() || std::ranges::find(members, asker) != members.end()) return {};
     return {
         .on_token =
-            [this, asker, number, drawn](const infer::Sampled& sampled) mutable {
-                *telling(asker, number, drawn++).add_sampled() = to_wire(sampled);
+            [this, key, drawn](const infer::Sampled& sampled) mutable {
+                *telling(key, drawn++).add_sampled() = to_wire(sampled);
                 return true;
             },
-        .on_end = [this, asker, number](
-                      const infer::Ended& how) { *telling(asker, number, how.tokens).mutable_ended() = to_wire(how); }};
+        .on_end = [this, key](const infer::Ended& how) { *telling(key, how.tokens).mutable_ended() = to_wire(how); }};
 }
 
 // What is said of a text at the end of this pass; `drawn`: how many of its tokens there are already, if that is nothing
 // yet.
-wire::Told& Session::telling(NodeId asker, Id number, std::uint64_t drawn) {
-    const auto [entry, fresh] = telling_.try_emplace({asker, number});
+wire::Told& Session::telling(const TextKey& key, std::uint64_t drawn) {
+    const auto [entry, fresh] = telling_.try_emplace(key);
     wire::Told& told = entry->second;
     if (fresh) {
         told.set_generation(team_->generation());
-        told.set_number(number);
+        told.set_number(key.number);
+        told.set_incarnation(key.asker.incarnation);
         told.set_drawn(drawn);
     }
     return told;
@@ -258,20 +289,21 @@ void Session::tell_askers() {
     for (auto& [text, told] : std::exchange(telling_, {})) {
         wire::Work message;
         *message.mutable_told() = std::move(told);
-        tell_asker(text.first, message);
+        tell_asker(text.asker.node, message);
     }
 }
 
 // Nobody waits for what those who are gone had asked for.
 void Session::tell_asker(NodeId asker, const wire::Work& message) {
     const bool sent = ports_.send(asker, message);
-    if (!sent && view_ != nullptr && view_->find(asker) != nullptr) lost(message.told().generation());
+    if (!sent && view_ != nullptr && view_->has({.node = asker, .incarnation = message.told().incarnation()}))
+        lost(message.told().generation());
 }
 
 // All members do the same.
 void Session::submit(NodeId asker, const wire::Ask& ask) {
-    const std::pair key{asker, ask.number()};
-    infer::Listener listener = listener_for(asker, ask.number(), ask.drawn());
+    const TextKey key{.asker = {.node = asker, .incarnation = ask.incarnation()}, .number = ask.number()};
+    infer::Listener listener = listener_for(key, ask.drawn());
     listener.on_end = [this, key, team = team_.get(), then = std::move(listener.on_end)](const infer::Ended& how) {
         team->ids.erase(key);
         // What an interruption ends goes on later.

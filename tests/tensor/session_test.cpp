@@ -35,7 +35,7 @@ class Alone : public testing::Test {
 protected:
     Alone() { adopt(1, leader); }
 
-    void adopt(std::uint64_t epoch, NodeId longest_standing) {
+    void adopt(std::uint64_t epoch, NodeId longest_standing, const std::vector<cluster::MemberId>& more = {}) {
         auto view = std::make_shared<cluster::View>();
         view->epoch = epoch;
         for (const NodeId node : {leader, self}) {
@@ -43,6 +43,13 @@ protected:
             member.id.node = node;
             member.standing = cluster::Standing::active;
             member.since_epoch = node == longest_standing ? 0 : 1;
+            view->members.push_back(member);
+        }
+        for (const cluster::MemberId& id : more) {
+            cluster::MemberInfo member;
+            member.id = id;
+            member.standing = cluster::Standing::active;
+            member.since_epoch = 2;
             view->members.push_back(member);
         }
         cluster::complete(*view);
@@ -230,6 +237,17 @@ TEST_F(Asker, WhatDidNotGetAwayIsAskedForAgain) {
     while (!has_interrupted()) loop_.run_one();
     begin((1 << 20) + 1);
     EXPECT_EQ(asked().number(), 1U);
+}
+
+// Its earlier life counted its texts from one, too.
+TEST_F(Asker, WhatAnEarlierLifeAskedForIsNotItsOwn) {
+    begin(1 << 20);
+    ask_for_four();
+    wire::Work foreign = told(0, 1);
+    foreign.mutable_told()->set_incarnation(7);
+    session_.received(leader, foreign);
+    session_.received(leader, told(0, 1));
+    EXPECT_FALSE(has_interrupted()) << notes_;
 }
 
 // What is to come must not take the place of what everybody waits for.
@@ -556,6 +574,47 @@ TEST_F(Chief, TellsTheEndWithTheLastToken) {
         EXPECT_EQ(ended, drawn == 3);
     }
     EXPECT_TRUE(ended);
+}
+
+// Nobody would say that its texts are not wanted any more, and others wait for their room.
+TEST_F(Chief, WhoIsGoneKeepsNoRoom) {
+    const NodeId third{3, 0};
+    adopt(2, leader, {{.node = third, .incarnation = 1}});
+    begin();
+    wire::Work asked = ask(1, 0, 20);
+    asked.mutable_ask()->set_incarnation(1);
+    session_.received(third, asked);
+    session_.compute();
+    ASSERT_TRUE(session_.ready());
+    adopt(3, leader);
+    for (int passes = 0; session_.ready(); ++passes) {
+        ASSERT_LT(passes, 3) << notes_;
+        session_.compute();
+    }
+    EXPECT_TRUE(session_.state().whole) << notes_;
+}
+
+TEST_F(Chief, WhoBeganAnewHearsOfItsOwnTextsAlone) {
+    const NodeId third{3, 0};
+    adopt(2, leader, {{.node = third, .incarnation = 1}});
+    begin();
+    wire::Work asked = ask(1, 0, 20);
+    asked.mutable_ask()->set_incarnation(1);
+    session_.received(third, asked);
+    session_.compute();
+    adopt(3, leader, {{.node = third, .incarnation = 2}});
+    wire::Work anew = ask(1, 0, 2);
+    anew.mutable_ask()->set_incarnation(2);
+    session_.received(third, anew);
+    sent_.clear();
+    while (session_.ready()) session_.compute();
+    int tokens = 0;
+    for (const wire::Work& each : sent_) {
+        if (!each.has_told() || each.told().incarnation() != 2) continue;
+        EXPECT_EQ(each.told().drawn(), static_cast<std::uint64_t>(tokens));
+        tokens += each.told().sampled_size();
+    }
+    EXPECT_EQ(tokens, 2);
 }
 
 TEST_F(Chief, WhatCannotBeToldInterrupts) {
