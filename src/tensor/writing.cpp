@@ -306,8 +306,8 @@ void Session::submit(NodeId asker, const wire::Ask& ask) {
     infer::Listener listener = listener_for(key, ask.drawn());
     listener.on_end = [this, key, team = team_.get(), then = std::move(listener.on_end)](const infer::Ended& how) {
         team->ids.erase(key);
-        // What an interruption ends goes on later.
-        if (how.ending == infer::Ending::failed && exchange_.interrupted()) return;
+        // What an interruption ends goes on later; so does, with others, what this node cannot go on with.
+        if (how.ending == infer::Ending::failed && (exchange_.interrupted() || team->scheduler->failure())) return;
         if (then) then(how);
     };
     // The chief counts, as everybody does.

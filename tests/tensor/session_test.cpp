@@ -1,8 +1,10 @@
 // One member's session among others that the test plays: what it gets, prepares and answers, in which order.
 #include "tensor/session.h"
 
+#include "infer/packed_file.h"
 #include "infer/small_model.h"
 #include "infer/tensor_model.h"
+#include "infer/window.h"
 #include "net/site.h"
 #include "temporary_folder.h"
 #include "tensor/division.h"
@@ -134,6 +136,8 @@ protected:
     std::size_t loads_ = 0;
     bool reachable_ = true;
     bool whole_ = false;
+    bool may_fail_ = false;
+    bool failed_ = false;
     std::string notes_;
     Session session_{
         loop_,
@@ -163,7 +167,11 @@ protected:
          },
          .whole = [this](bool whole) { whole_ = whole; },
          .note = [this](const std::string& text) { notes_ += text + "\n"; },
-         .failed = [](const Error& why) { ADD_FAILURE() << why.message; }},
+         .failed =
+             [this](const Error& why) {
+                 if (!may_fail_) ADD_FAILURE() << why.message;
+                 failed_ = true;
+             }},
         std::make_shared<Gateway::Told>()};
 };
 
@@ -623,6 +631,52 @@ TEST_F(Chief, WhatCannotBeToldInterrupts) {
     reachable_ = false;
     session_.compute();
     EXPECT_FALSE(session_.state().whole);
+}
+
+// Its weights are streamed from a disk.
+class Streaming : public Chief {
+protected:
+    Result<LoadedSlice> load(const infer::Slice& slice) override {
+        struct Owner {
+            infer::Pool pool{1};
+            std::optional<infer::Model> model;
+        };
+        auto owner = std::make_shared<Owner>();
+        const infer::Config config = infer::test::divisible_config();
+        const auto path = folder_.path() / "model.gguf";
+        CHAOS_CHECK(infer::write_gguf(path, infer::test::small_metadata(config, false),
+                                      infer::test::small_tensors(config, infer::StoredType::f32)));
+        CHAOS_TRY(auto file, infer::ModelFile::open(path));
+        const std::vector<infer::PackedTensor> tensors = infer::packed_tensors(file, slice);
+        const std::vector<infer::Part> parts = infer::parts_of(tensors, 1 << 16);
+        CHAOS_TRY(packed_, infer::packed_file(file, tensors, {.path = folder_.path() / "packed"}, owner->pool, {}));
+        infer::WindowPlan plan;
+        plan.batch.tokens = 64;
+        plan.pinned.assign(parts.size(), false);
+        plan.slots = infer::min_slots;
+        for (const infer::Part& part : parts) {
+            plan.slot_bytes = std::max(plan.slot_bytes, part.read_bytes());
+            plan.streamed_bytes += part.bytes;
+        }
+        CHAOS_TRY(auto window, infer::Window::open(packed_, parts, plan, {}));
+        owner->model = infer::Model::in_window(std::move(file), slice, std::move(window));
+        return LoadedSlice{
+            .model = &*owner->model, .pool = &owner->pool, .disk_bytes_per_s = 0, .owner = std::move(owner)};
+    }
+    std::filesystem::path packed_;
+};
+
+// Others go on without this node: the text is not over.
+TEST_F(Streaming, WhatItsDiskFailsAtIsNoEndOfAText) {
+    begin();
+    sent_.clear();
+    session_.received(leader, ask(1, 0, 20));
+    session_.compute();
+    may_fail_ = true;
+    std::filesystem::resize_file(packed_, 0);
+    while (!failed_ && session_.ready()) session_.compute();
+    ASSERT_TRUE(failed_) << notes_;
+    for (const wire::Work& each : sent_) EXPECT_FALSE(each.told().has_ended()) << each.told().ended().error();
 }
 
 // It computes a half, and the test is the leader, chief and other half.
