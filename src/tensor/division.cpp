@@ -27,6 +27,8 @@ constexpr std::uint64_t least_weight_bytes_per_s = 1000;
 constexpr std::uint64_t most_told_ns = 600'000'000'000;
 constexpr std::uint64_t max_told_links = 256;
 constexpr std::uint64_t most_memory_bytes = std::uint64_t{1} << 50;
+// A division of as many members as there may be, with words for people.
+constexpr std::size_t max_division_bytes = 64 << 10;
 
 const wire::Able::Link* link_of(const Fact& from, NodeId to) {
     const auto& links = from.able.links();
@@ -291,6 +293,7 @@ Result<void> check_division(const infer::Config& config, const wire::Division& d
         sequences > max_sequences || division.context() == 0 || division.context() > most ||
         division.batch() > infer::Engine::max_tokens || division.batch() < infer::Scheduler::min_batch(sequences))
         return Error{"a division of the model makes no sense"};
+    if (division.ByteSizeLong() > max_division_bytes) return Error{"a division of the model is too long"};
     std::vector<NodeId> nodes = members_of(division);
     std::ranges::sort(nodes);
     if (std::ranges::adjacent_find(nodes) != nodes.end()) return Error{"a division of the model has a member twice"};

@@ -138,10 +138,13 @@ void Session::adopted(const ViewPtr& view) {
     unable_.clear();
     considered_.clear();
     const std::vector<NodeId> linked = ports_.linked();
-    std::erase_if(ables_, [&](const auto& each) {
+    const auto unknown = [&](const auto& each) {
         return each.first != self_ && view_->find(each.first) == nullptr &&
                std::ranges::find(linked, each.first) == linked.end();
-    });
+    };
+    std::erase_if(ables_, unknown);
+    std::erase_if(divisions_, unknown);
+    std::erase_if(ready_, unknown);
     if (stage_ != Stage::none && stage_ != Stage::broken) {
         const bool all_there =
             std::ranges::all_of(team_->group.members, [&](NodeId member) { return view_->is_active(member); });
@@ -236,9 +239,7 @@ void Session::received_forecast(NodeId from, const wire::Forecast& message) {
 
 void Session::received_ahead(NodeId from, const wire::Division& division) {
     const std::size_t place = place_of(division, self_);
-    if (leader() != from || !check_division(subject_.config, division) ||
-        place == static_cast<std::size_t>(division.members_size()))
-        return;
+    if (leader() != from || place == static_cast<std::size_t>(division.members_size())) return;
     // One thing after the other: what is in force comes first.
     if (stage_ == Stage::getting || stage_ == Stage::loading || next_) {
         later_ = division;
@@ -270,8 +271,6 @@ std::uint64_t Session::taken() const {
 // It is taken up between passes.
 void Session::take(NodeId from, const wire::Division& division) {
     if (division.generation() <= taken()) return;
-    if (const auto sound = check_division(subject_.config, division); !sound)
-        return ports_.note(brief(from) + ": " + sound.error().message);
     generation_ = std::max(generation_, division.generation());
     break_up("the model is divided anew");
     next_ = division;
@@ -279,6 +278,19 @@ void Session::take(NodeId from, const wire::Division& division) {
 }
 
 // ---- messages
+
+// Of whoever does not lead, too: it may lead by the next view. Nothing is kept that could not be taken up.
+void Session::received_division(NodeId from, const wire::Division& division) {
+    if (const auto sound = check_division(subject_.config, division); !sound) {
+        if (unsound_.insert(from).second) ports_.note(brief(from) + ": " + sound.error().message);
+        return;
+    }
+    if (division.ahead()) return received_ahead(from, division);
+    wire::Division& known = divisions_[from];
+    if (division.generation() < known.generation()) return;  // it came by a longer way
+    known = division;
+    if (leader() == from) take(from, division);
+}
 
 void Session::received(NodeId from, const wire::Work& message) {
     if (message.has_able()) {
@@ -298,14 +310,10 @@ void Session::received(NodeId from, const wire::Work& message) {
         if (rehearsed) forecast();
         return;
     }
-    if (message.has_division()) {
-        if (message.division().ahead()) return received_ahead(from, message.division());
-        divisions_[from] = message.division();
-        if (leader() == from) take(from, message.division());
-        return;
-    }
+    if (message.has_division()) return received_division(from, message.division());
     if (message.has_ready()) {
-        ready_[from] = message.ready().generation();
+        std::uint64_t& known = ready_[from];
+        known = std::max(known, message.ready().generation());  // an older one may come later, by way of others
         return begin_if_asked();
     }
     if (message.has_prepared()) return received_prepared(from, message.prepared());

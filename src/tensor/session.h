@@ -250,6 +250,7 @@ private:
     void send_to_all(const wire::Division& division);
     void take(NodeId from, const wire::Division& division);
     void look_at_divisions();
+    void received_division(NodeId from, const wire::Division& division);
     void received_ahead(NodeId from, const wire::Division& division);
     void received_prepared(NodeId from, const wire::Prepared& message);
     void received_interrupted(NodeId from, const wire::Interrupted& message);
@@ -311,7 +312,7 @@ private:
     ViewPtr view_;
     std::map<NodeId, wire::Able> ables_;
     std::map<NodeId, wire::Division> divisions_;  // the newest of each that may lead
-    std::set<NodeId> unsound_;                    // neighbours that say what they cannot mean
+    std::set<NodeId> unsound_;                    // those who say what they cannot mean
     std::set<NodeId> unable_;                     // could not load what it was given, in this view
     std::uint64_t generation_ = 0;                // the newest heard of
     std::uint64_t past_ = 0;                      // up to this one they are over, whoever they were of

@@ -438,6 +438,30 @@ TEST_F(Alone, TakesNoNonsense) {
     EXPECT_TRUE(session_.ready());
 }
 
+// Whoever does not lead now may lead later: what it says is looked at before it is kept.
+TEST_F(Alone, KeepsNoNonsense) {
+    wire::Work nobody = division(1 << 20, 2, false);
+    nobody.mutable_division()->clear_members();
+    session_.received({3, 0}, nobody);
+    EXPECT_THAT(notes_, HasSubstr(cluster::brief(NodeId{3, 0}) + ": a division of the model makes no sense"));
+    wire::Work wordy = division(1 << 20, 2, false);
+    wordy.mutable_division()->set_exchange(std::string(1 << 20, 'x'));
+    session_.received({4, 0}, wordy);
+    EXPECT_THAT(notes_, HasSubstr(cluster::brief(NodeId{4, 0}) + ": a division of the model is too long"));
+}
+
+// What went by way of others comes later than what was said after it.
+TEST_F(Alone, AnOlderDivisionDoesNotTakeThePlaceOfANewerOne) {
+    constexpr std::uint64_t later = std::uint64_t{9} << 20;
+    adopt(2, self);
+    session_.received(leader, division(later + 1, 1, false));
+    session_.received(leader, division(later, 2, false));
+    adopt(3, leader);
+    session_.compute();
+    ASSERT_FALSE(wishes_.empty()) << notes_;
+    EXPECT_EQ(wishes_.back().slice.heads, (infer::Extent{1, 3}));
+}
+
 // Whoever says what cannot be meant is named, and has no part; what it says is not kept.
 TEST_F(Alone, LeavesOutByNameWhoSaysWhatCannotBe) {
     wire::Work message;
@@ -704,6 +728,19 @@ protected:
 
     net::Site site_{loop_};
 };
+
+TEST_F(Half, AnOlderReadyDoesNotTakeThePlaceOfANewerOne) {
+    wire::Work by_self = division(1 << 20, 2, false);
+    by_self.mutable_division()->set_chief(1);
+    begin(by_self);
+    for (const std::uint64_t generation : {1 << 20, (1 << 20) - 1}) {
+        wire::Work ready;
+        ready.mutable_ready()->set_generation(generation);
+        session_.received(leader, ready);
+    }
+    session_.received(leader, ask(1, 0));
+    EXPECT_TRUE(last_sent([](const wire::Work& each) { return each.has_begin(); }).has_begin());
+}
 
 // What one member says ends no other.
 TEST_F(Half, LogitsThatMakeNoSenseInterruptTheDivision) {
