@@ -166,6 +166,7 @@ Result<void> Image::read(std::size_t unit, std::span<std::byte> to) const {
 
 Result<bool> Image::keep(std::size_t unit, std::span<const std::byte> bytes) {
     if (bytes.size() != layout_.units[unit].bytes || hash_of(bytes) != manifest_.hashes[unit]) return false;
+    const std::lock_guard lock(bytes_change_);
     CHAOS_CHECK(write_at(image_fd_, layout_.units[unit].offset, bytes, folder_ / "image"));
     CHAOS_CHECK(mark(unit, true));
     return true;
@@ -214,6 +215,7 @@ Result<void> Image::make_room(const std::vector<bool>& wanted) {
 
 // Holes where units are not wanted, whether they count as here or not.
 Result<void> Image::let_go_of_others(const std::vector<bool>& wanted) {
+    const std::lock_guard lock(bytes_change_);
     for (std::size_t unit = 0; unit < wanted.size(); ++unit)
         if (!wanted[unit] && has(unit)) CHAOS_CHECK(mark(unit, false));
     for (std::size_t first = 0; first < wanted.size();) {

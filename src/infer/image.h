@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -92,6 +93,8 @@ private:
     int image_fd_ = -1;
     int here_fd_ = -1;  // locked
     std::unique_ptr<std::atomic<bool>[]> here_;
+    // A unit is not kept while holes are made: it would count as here, with a hole in its place.
+    std::mutex bytes_change_;
 };
 
 }  // namespace chaos::infer

@@ -117,7 +117,11 @@ void Holdings::check() {
         auto checked = std::make_shared<Result<std::size_t>>(image->check(unchecked, pool, {}));
         auto room = std::make_shared<Result<void>>(*checked ? image->make_room(kept) : Result<void>());
         asio::post(loop_, [this, alive, number, checked, room] {
-            if (alive.expired() || number != number_ || !wish_) return;
+            if (alive.expired()) return;
+            // Whatever went to make room is compared again when it is back, whoever wants it then.
+            for (std::size_t unit = 0; unit < checked_.size(); ++unit)
+                checked_[unit] = checked_[unit] && source_.image->has(unit);
+            if (number != number_ || !wish_) return;
             if (!*checked) return end(checked->error());
             if (!*room) return wish_->kept.empty() ? end(room->error()) : put_off();
             if (**checked > 0)

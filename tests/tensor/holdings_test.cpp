@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <optional>
 
 namespace chaos::tensor {
@@ -60,6 +62,49 @@ TEST(Holdings, NothingOfTheSliceInForceIsLetGoForOneToCome) {
         ASSERT_TRUE(net::run_until(loop, [&] { return holdings.progress().has_value(); })) << notes;
         EXPECT_GT(bytes_of(layout, image->missing(units)), 0U);
     }
+}
+
+// What was let go, and is back, may be as wrong as anything else.
+TEST(Holdings, WhatWasLetGoIsComparedAgain) {
+    CHAOS_NEED_SHARED("models");
+    chaos::test::TemporaryFolder folder;
+    const infer::test::Holder holder(infer::test::model_path("llama3-shakespeare-f16"), folder / "cache");
+    const infer::Layout& layout = holder.units.layout();
+    Slice here = infer::whole(layout.outline.config);
+    Slice other = here;
+    for (const auto part : {&Slice::heads, &Slice::ffn, &Slice::vocab}) {
+        (here.*part).count /= 2;
+        (other.*part).first = (here.*part).end();
+        (other.*part).count -= (here.*part).count;
+    }
+    const std::vector<bool> units = units_of_slice(layout, here);
+    const std::shared_ptr<infer::Image> image =
+        infer::Image::open(folder / "tight", holder.manifest, bytes_of(layout, units) * 5 / 4).value();
+    fill(*image, holder, units);
+    asio::io_context loop;
+    test::UnitNode node(loop);
+    Holdings holdings(loop, node.links, node.transfers, {.manifest = holder.manifest, .files = nullptr, .image = image},
+                      {.send = [](NodeId, const wire::UnitWork&) {}, .note = [](const std::string&) {}});
+    bool got = false;
+    holdings.want(here, [&](const Result<void>&) { got = true; });
+    ASSERT_TRUE(net::run_until(loop, [&] { return got; }));
+    holdings.want(other, [](const Result<void>&) {});
+    ASSERT_TRUE(net::run_until(loop, [&] { return holdings.progress().has_value(); }));
+    const std::vector<bool> gone = image->missing(units);
+    const auto unit = static_cast<std::size_t>(std::ranges::find(gone, true) - gone.begin());
+    ASSERT_LT(unit, gone.size());
+    fill(*image, holder, units);
+    {
+        std::fstream file(image->folder() / "image", std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(static_cast<std::streamoff>(layout.units[unit].offset));
+        file.write("damaged!", 8);
+    }
+    got = false;
+    holdings.want(here, [&](const Result<void>&) { got = true; });
+    // It is missing, and nobody has it.
+    ASSERT_TRUE(net::run_until(loop, [&] { return got || holdings.progress(); }));
+    EXPECT_FALSE(got);
+    EXPECT_FALSE(image->has(unit));
 }
 
 }  // namespace
