@@ -6,6 +6,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -27,6 +28,26 @@ std::string words_for(const std::map<NodeId, std::uint64_t>& sources, std::chron
     std::array<char, 32> took{};
     std::snprintf(took.data(), took.size(), " in %.1f s", time.count());
     return text + took.data();
+}
+
+struct Compared {
+    std::vector<bool> units;
+    std::size_t damaged = 0;
+};
+
+// What is here of these with its hashes, until nobody waits for that any more: it may be tens of gigabytes.
+Result<Compared> compare(infer::Image& image, const std::vector<bool>& wanted, const std::atomic<bool>& obsolete) {
+    constexpr std::size_t units_at_once = 64;
+    infer::Pool pool{1};
+    Compared compared{.units = std::vector<bool>(wanted.size()), .damaged = 0};
+    for (std::size_t first = 0; first < wanted.size() && !obsolete; first += units_at_once) {
+        const std::size_t end = std::min(first + units_at_once, wanted.size());
+        std::vector<bool> some(wanted.size());
+        for (std::size_t unit = first; unit < end; ++unit) some[unit] = compared.units[unit] = wanted[unit];
+        CHAOS_TRY(const std::size_t damaged, image.check(some, pool, {}));
+        compared.damaged += damaged;
+    }
+    return compared;
 }
 
 }  // namespace
@@ -61,6 +82,7 @@ Holdings::Holdings(asio::io_context& loop, net::Links& links, net::Transfers& tr
 // A timer that cannot be cancelled, or a thread that cannot be joined, would be a broken invariant.
 Holdings::~Holdings() {  // NOLINT(bugprone-exception-escape)
     *alive_ = false;
+    *obsolete_ = true;
     watch_.cancel();
     checker_.join();
 }
@@ -97,6 +119,8 @@ void Holdings::has_all() {
 
 void Holdings::wish(std::vector<bool> units, std::vector<bool> kept, Done done) {
     ++number_;
+    *obsolete_ = true;
+    obsolete_ = std::make_shared<std::atomic<bool>>(false);
     pulling_.stop();
     watch_.cancel();
     wish_ = Wish{.units = std::move(units), .kept = std::move(kept), .done = std::move(done), .begun = Clock::now()};
@@ -112,20 +136,21 @@ void Holdings::check() {
         if (!wish_->kept.empty()) kept[unit] = kept[unit] || wish_->kept[unit];
     }
     asio::post(checker_, [this, alive = std::weak_ptr(alive_), number = number_, kept = std::move(kept),
-                          unchecked = std::move(unchecked), image = source_.image] {
-        infer::Pool pool{1};
-        auto checked = std::make_shared<Result<std::size_t>>(image->check(unchecked, pool, {}));
-        auto room = std::make_shared<Result<void>>(*checked ? image->make_room(kept) : Result<void>());
-        asio::post(loop_, [this, alive, number, checked, room] {
+                          unchecked = std::move(unchecked), image = source_.image, obsolete = obsolete_] {
+        auto compared = std::make_shared<Result<Compared>>(compare(*image, unchecked, *obsolete));
+        auto room = std::make_shared<Result<void>>(*compared && !*obsolete ? image->make_room(kept) : Result<void>());
+        asio::post(loop_, [this, alive, number, compared, room] {
             if (alive.expired()) return;
             // Whatever went to make room is compared again when it is back, whoever wants it then.
             for (std::size_t unit = 0; unit < checked_.size(); ++unit)
-                checked_[unit] = checked_[unit] && source_.image->has(unit);
+                checked_[unit] =
+                    (checked_[unit] || (*compared && (*compared)->units[unit])) && source_.image->has(unit);
             if (number != number_ || !wish_) return;
-            if (!*checked) return end(checked->error());
+            if (!*compared) return end(compared->error());
             if (!*room) return wish_->kept.empty() ? end(room->error()) : put_off();
-            if (**checked > 0)
-                callbacks_.note(std::to_string(**checked) + " pieces of the model on this disk were damaged");
+            if ((*compared)->damaged > 0)
+                callbacks_.note(std::to_string((*compared)->damaged) +
+                                " pieces of the model on this disk were damaged");
             pull();
         });
     });

@@ -20,6 +20,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -89,7 +90,9 @@ private:
     asio::io_context& loop_;
     Source source_;
     Callbacks callbacks_;
-    std::uint64_t number_ = 0;  // of the wish: what was checked for an earlier one counts for nothing
+    std::uint64_t number_ = 0;  // of the wish
+    std::shared_ptr<std::atomic<bool>> obsolete_ =
+        std::make_shared<std::atomic<bool>>(false);  // what is compared for it
     std::optional<Wish> wish_;
     std::vector<bool> needed_;   // by the slice that was wanted last
     std::vector<bool> checked_;  // compared with its hash by this process

@@ -64,6 +64,32 @@ TEST(Holdings, NothingOfTheSliceInForceIsLetGoForOneToCome) {
     }
 }
 
+// Else a node that is to end, or to get something else, would read the rest of its disk first.
+TEST(Holdings, WhatNobodyWaitsForIsNotCompared) {
+    CHAOS_NEED_SHARED("models");
+    chaos::test::TemporaryFolder folder;
+    const infer::test::Holder holder(infer::test::model_path("llama3-shakespeare-f16"), folder / "cache");
+    const infer::Layout& layout = holder.units.layout();
+    const std::vector<bool> all(layout.units.size(), true);
+    const std::shared_ptr<infer::Image> image =
+        infer::Image::open(folder / "images", holder.manifest, infer::no_limit_bytes).value();
+    fill(*image, holder, all);
+    {
+        std::fstream file(image->folder() / "image", std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(static_cast<std::streamoff>(layout.units.back().offset));
+        file.write("damaged!", 8);
+    }
+    asio::io_context loop;
+    test::UnitNode node(loop);
+    {
+        Holdings holdings(loop, node.links, node.transfers,
+                          {.manifest = holder.manifest, .files = nullptr, .image = image},
+                          {.send = [](NodeId, const wire::UnitWork&) {}, .note = [](const std::string&) {}});
+        holdings.want(infer::whole(layout.outline.config), [](const Result<void>&) {});
+    }
+    EXPECT_TRUE(image->has(layout.units.size() - 1));
+}
+
 // What was let go, and is back, may be as wrong as anything else.
 TEST(Holdings, WhatWasLetGoIsComparedAgain) {
     CHAOS_NEED_SHARED("models");
