@@ -182,33 +182,36 @@ std::vector<bool> Image::missing(const std::vector<bool>& wanted) const {
     return result;
 }
 
+// By the limit and by the disk.
+Result<bool> Image::has_room(const std::vector<bool>& wanted) const {
+    const std::uint64_t to_come = bytes_of(layout_, missing(wanted));
+    CHAOS_TRY(const std::vector<fs::path> models, model_folders(store_));
+    std::uint64_t used = 0;
+    for (const fs::path& model : models) used += disk_bytes(model);
+    std::error_code error;
+    const fs::space_info space = fs::space(store_, error);
+    if (error) return Error{"cannot tell the room in " + store_.string() + ": " + error.message()};
+    return to_come <= space.available && (limit_bytes_ == no_limit_bytes || used + to_come <= limit_bytes_);
+}
+
 Result<void> Image::make_room(const std::vector<bool>& wanted) {
     const std::uint64_t needed = bytes_of(layout_, wanted);
     if (needed > limit_bytes_)
         return Error{"this node's part of the model has " + bytes_text(needed) + ", and no more than " +
                      bytes_text(limit_bytes_) + " may be kept in " + store_.string()};
-    const std::uint64_t to_come = bytes_of(layout_, missing(wanted));
-    CHAOS_TRY(std::vector<fs::path> models, model_folders(store_));
-    // How much there may be, by the limit and by the disk.
-    const auto lacks_room = [&]() -> Result<bool> {
-        std::uint64_t used = 0;
-        for (const fs::path& model : models) used += disk_bytes(model);
-        std::error_code error;
-        const fs::space_info space = fs::space(store_, error);
-        if (error) return Error{"cannot tell the room in " + store_.string() + ": " + error.message()};
-        return to_come > space.available || (limit_bytes_ != no_limit_bytes && used + to_come > limit_bytes_);
-    };
-    CHAOS_TRY(bool lacks, lacks_room());
-    if (!lacks) return {};
+    CHAOS_TRY(bool enough, has_room(wanted));
+    if (enough) return {};
     CHAOS_CHECK(let_go_of_others(wanted));
+    CHAOS_TRY(std::vector<fs::path> models, model_folders(store_));
     std::ranges::sort(models, {}, last_used);
     for (const fs::path& model : models) {
-        CHAOS_TRY(lacks, lacks_room());
-        if (!lacks) return {};
+        CHAOS_TRY(enough, has_room(wanted));
+        if (enough) return {};
         if (model.filename() != folder_.filename()) CHAOS_CHECK(remove_model(model));
     }
-    CHAOS_TRY(lacks, lacks_room());
-    if (!lacks) return {};
+    CHAOS_TRY(enough, has_room(wanted));
+    if (enough) return {};
+    const std::uint64_t to_come = bytes_of(layout_, missing(wanted));
     return Error{"this node's part of the model needs " + bytes_text(to_come) + " more in " + store_.string() +
                  ", where nothing more can go: make room, allow more, or name another folder"};
 }

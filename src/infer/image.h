@@ -69,6 +69,8 @@ public:
 
     // Those of `wanted` that are not here.
     [[nodiscard]] std::vector<bool> missing(const std::vector<bool>& wanted) const;
+    // Whether there is room for what is missing of `wanted`, if nothing goes.
+    [[nodiscard]] Result<bool> has_room(const std::vector<bool>& wanted) const;
     // Room for what is missing of `wanted`; everything else may go.
     [[nodiscard]] Result<void> make_room(const std::vector<bool>& wanted);
     // Reads what is here of `wanted`, and forgets what is wrong. How many units that were. `progress` may be empty.

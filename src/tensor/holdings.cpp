@@ -50,6 +50,13 @@ Result<Compared> compare(infer::Image& image, const std::vector<bool>& wanted, c
     return compared;
 }
 
+// For what is not needed nothing goes.
+Result<void> check_room(const infer::Image& image, const std::vector<bool>& wanted) {
+    CHAOS_TRY(const bool enough, image.has_room(wanted));
+    if (enough) return {};
+    return Error{"something else would have to go for it"};
+}
+
 }  // namespace
 
 Holdings::Holdings(asio::io_context& loop, net::Links& links, net::Transfers& transfers, Source source,
@@ -90,6 +97,7 @@ Holdings::~Holdings() {  // NOLINT(bugprone-exception-escape)
 void Holdings::want(const infer::Slice& slice, Done done) {
     if (has_files()) return done({});
     needed_ = infer::units_of_slice(source_.image->layout(), slice);
+    rest_in_vain_ = false;
     wish(needed_, {}, std::move(done));
 }
 
@@ -99,17 +107,28 @@ void Holdings::want_ahead(const infer::Slice& slice, Done done) {
 }
 
 void Holdings::want_rest() {
-    if (has_files() || wish_) return;
+    if (has_files() || wish_ || busy_ || rest_in_vain_) return;
     const std::vector<bool> all(checked_.size(), true);
     const std::uint64_t rest = infer::bytes_of(source_.image->layout(), source_.image->missing(all));
     std::error_code error;
     const auto space = std::filesystem::space(source_.image->folder(), error);
     if (rest == 0) return has_all();
     if (error || rest > space.available / share_of_disk || !source_.image->may_hold_all()) return;
-    wish(all, {}, [this](const Result<void>& got) {
-        if (got) return has_all();
-        callbacks_.note("does without a copy of the whole model: " + got.error().message);
-    });
+    wish(
+        all, {},
+        [this](const Result<void>& got) {
+            if (got) return has_all();
+            rest_in_vain_ = true;
+            callbacks_.note("does without a copy of the whole model: " + got.error().message);
+        },
+        Pulling::Need::none);
+}
+
+void Holdings::set_busy(bool busy) {
+    busy_ = busy;
+    if (!busy || !wants_rest()) return;
+    stop();
+    wish_.reset();
 }
 
 void Holdings::has_all() {
@@ -117,13 +136,22 @@ void Holdings::has_all() {
         callbacks_.note("has all of the model: it does not need others' files any more");
 }
 
-void Holdings::wish(std::vector<bool> units, std::vector<bool> kept, Done done) {
+// Whatever is done for the wish.
+void Holdings::stop() {
     ++number_;
     *obsolete_ = true;
-    obsolete_ = std::make_shared<std::atomic<bool>>(false);
     pulling_.stop();
     watch_.cancel();
-    wish_ = Wish{.units = std::move(units), .kept = std::move(kept), .done = std::move(done), .begun = Clock::now()};
+}
+
+void Holdings::wish(std::vector<bool> units, std::vector<bool> kept, Done done, Pulling::Need need) {
+    stop();
+    obsolete_ = std::make_shared<std::atomic<bool>>(false);
+    wish_ = Wish{.units = std::move(units),
+                 .kept = std::move(kept),
+                 .done = std::move(done),
+                 .begun = Clock::now(),
+                 .need = need};
     check();
 }
 
@@ -135,25 +163,27 @@ void Holdings::check() {
         unchecked[unit] = unchecked[unit] && !checked_[unit];
         if (!wish_->kept.empty()) kept[unit] = kept[unit] || wish_->kept[unit];
     }
-    asio::post(checker_, [this, alive = std::weak_ptr(alive_), number = number_, kept = std::move(kept),
-                          unchecked = std::move(unchecked), image = source_.image, obsolete = obsolete_] {
-        auto compared = std::make_shared<Result<Compared>>(compare(*image, unchecked, *obsolete));
-        auto room = std::make_shared<Result<void>>(*compared && !*obsolete ? image->make_room(kept) : Result<void>());
-        asio::post(loop_, [this, alive, number, compared, room] {
-            if (alive.expired()) return;
-            // Whatever went to make room is compared again when it is back, whoever wants it then.
-            for (std::size_t unit = 0; unit < checked_.size(); ++unit)
-                checked_[unit] =
-                    (checked_[unit] || (*compared && (*compared)->units[unit])) && source_.image->has(unit);
-            if (number != number_ || !wish_) return;
-            if (!*compared) return end(compared->error());
-            if (!*room) return wish_->kept.empty() ? end(room->error()) : put_off();
-            if ((*compared)->damaged > 0)
-                callbacks_.note(std::to_string((*compared)->damaged) +
-                                " pieces of the model on this disk were damaged");
-            pull();
-        });
-    });
+    asio::post(checker_,
+               [this, alive = std::weak_ptr(alive_), number = number_, kept = std::move(kept),
+                unchecked = std::move(unchecked), image = source_.image, obsolete = obsolete_, rest = wants_rest()] {
+                   auto compared = std::make_shared<Result<Compared>>(compare(*image, unchecked, *obsolete));
+                   auto room = std::make_shared<Result<void>>();
+                   if (*compared && !*obsolete) *room = rest ? check_room(*image, kept) : image->make_room(kept);
+                   asio::post(loop_, [this, alive, number, compared, room] {
+                       if (alive.expired()) return;
+                       // Whatever went to make room is compared again when it is back, whoever wants it then.
+                       for (std::size_t unit = 0; unit < checked_.size(); ++unit)
+                           checked_[unit] =
+                               (checked_[unit] || (*compared && (*compared)->units[unit])) && source_.image->has(unit);
+                       if (number != number_ || !wish_) return;
+                       if (!*compared) return end(compared->error());
+                       if (!*room) return wish_->kept.empty() ? end(room->error()) : put_off();
+                       if ((*compared)->damaged > 0)
+                           callbacks_.note(std::to_string((*compared)->damaged) +
+                                           " pieces of the model on this disk were damaged");
+                       pull();
+                   });
+               });
 }
 
 void Holdings::put_off() {
@@ -167,10 +197,15 @@ void Holdings::pull() {
     const std::vector<bool> missing = source_.image->missing(wish_->units);
     const std::uint64_t bytes = infer::bytes_of(source_.image->layout(), missing);
     if (bytes == 0) return end({});
-    callbacks_.note("gets " + infer::bytes_text(bytes) + " of the model from others");
     wish_->pulled = true;
-    pulling_.begin(source_.image, wish_->units);
-    watch();
+    pulling_.begin(source_.image, wish_->units, wish_->need);
+    if (!wants_rest()) {
+        callbacks_.note("gets " + infer::bytes_text(bytes) + " of the model from others");
+        return watch();
+    }
+    if (!std::exchange(said_rest_, true))
+        callbacks_.note("gets the other " + infer::bytes_text(bytes) +
+                        " of the model from others, too, when nothing else is to be done");
 }
 
 void Holdings::watch() {
@@ -212,14 +247,24 @@ void Holdings::link_down(NodeId peer) {
 
 void Holdings::received(NodeId from, const wire::UnitWork& message) {
     if (message.has_manifest_ask()) giving_.received(from, message.manifest_ask());
-    if (message.has_holding_ask()) giving_.received(from, message.holding_ask());
-    if (message.has_unit_ask()) giving_.received(from, message.unit_ask());
+    if (message.has_holding_ask()) {
+        if (!busy_ || !message.holding_ask().rest()) return giving_.received(from, message.holding_ask());
+        wire::UnitWork nothing;
+        nothing.mutable_holding()->set_identity(message.holding_ask().identity());
+        callbacks_.send(from, nothing);
+    }
+    if (message.has_unit_ask()) {
+        if (!busy_ || !message.unit_ask().rest()) return giving_.received(from, message.unit_ask());
+        wire::UnitWork absent;
+        absent.set_absent(message.unit_ask().transfer());
+        callbacks_.send(from, absent);
+    }
     if (message.has_holding()) pulling_.received(from, message.holding());
     if (message.what_case() == wire::UnitWork::kAbsent) pulling_.received_absent(from, message.absent());
 }
 
 std::optional<Pulling::Progress> Holdings::progress() const {
-    if (!pulling_.running()) return std::nullopt;
+    if (!pulling_.running() || wants_rest()) return std::nullopt;
     return pulling_.progress();
 }
 

@@ -57,16 +57,18 @@ public:
     // Likewise what a slice will need that is to come after the last that was wanted. Where there is no room for both,
     // it is done at once: it is got when it is wanted.
     void want_ahead(const infer::Slice& slice, Done done);
-    // Gets all of the model as long as nothing else is wanted, so that whoever has the files may go. Not where the disk
-    // has little room for it.
+    // Gets all of the model as long as nothing else is wanted and this node is not busy, so that whoever has the files
+    // may go. Not where the disk has little room for it, or something else would have to go.
     void want_rest();
+    // Whether there is something to compute: then nothing comes or goes that is not needed. Calls nothing back.
+    void set_busy(bool busy);
 
     void link_up(NodeId peer);
     void link_down(NodeId peer);
     void received(NodeId from, const wire::UnitWork& message);
 
     [[nodiscard]] bool has_files() const { return source_.files != nullptr; }
-    // Of what is wanted now; nothing where all is here.
+    // Of what is needed; nothing where all of that is here.
     [[nodiscard]] std::optional<Pulling::Progress> progress() const;
     [[nodiscard]] std::uint64_t given_bytes() const { return giving_.given_bytes(); }
 
@@ -78,8 +80,11 @@ private:
         Done done;
         Clock::time_point begun;
         bool pulled = false;  // something of it
+        Pulling::Need need = Pulling::Need::now;
     };
-    void wish(std::vector<bool> units, std::vector<bool> kept, Done done);
+    void wish(std::vector<bool> units, std::vector<bool> kept, Done done, Pulling::Need need = Pulling::Need::now);
+    void stop();
+    [[nodiscard]] bool wants_rest() const { return wish_ && wish_->need == Pulling::Need::none; }
     void has_all();
     void check();
     void put_off();
@@ -97,6 +102,9 @@ private:
     std::vector<bool> needed_;   // by the slice that was wanted last
     std::vector<bool> checked_;  // compared with its hash by this process
     bool said_all_ = false;
+    bool said_rest_ = false;
+    bool rest_in_vain_ = false;  // until something else was wanted
+    bool busy_ = false;
     asio::steady_timer watch_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
     Giving giving_;

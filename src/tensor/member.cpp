@@ -70,6 +70,7 @@ Member::Member(asio::io_context& loop, const net::SecretKey& key, const net::Cre
                    holdings_.want_ahead(slice, std::move(done));
                },
            .get_rest = [this] { holdings_.want_rest(); },
+           .busy = [this](bool busy) { holdings_.set_busy(busy); },
            .load = callbacks_.load,
            .whole = callbacks_.whole,
            .note = [this](const std::string& text) { note(text); },

@@ -105,8 +105,9 @@ void Pulling::give_up_manifest() {
 
 // ---- what is wanted
 
-void Pulling::begin(std::shared_ptr<infer::Image> image, std::vector<bool> wanted) {
+void Pulling::begin(std::shared_ptr<infer::Image> image, std::vector<bool> wanted, Need need) {
     stop();
+    need_ = need;
     image_ = std::move(image);
     CHAOS_ASSERT(wanted.size() == image_->layout().units.size());
     progress_ = {};
@@ -175,6 +176,7 @@ void Pulling::ask_holdings() {
     holdings_asked_ = Clock::now();
     wire::UnitWork message;
     message.mutable_holding_ask()->set_identity(to_wire(image_->identity()));
+    message.mutable_holding_ask()->set_rest(need_ == Need::none);
     for (const NodeId peer : links_.peers()) {
         const auto at = holders_.find(peer);
         if (!blamed_.contains(peer) && (at == holders_.end() || !at->second.complete)) callbacks_.send(peer, message);
@@ -353,6 +355,7 @@ void Pulling::ask(Holder& holder, const Fetch& fetch) {
     ask.set_transfer(*number);
     ask.set_first(static_cast<std::uint32_t>(fetch.first));
     ask.set_count(static_cast<std::uint32_t>(fetch.count));
+    ask.set_rest(need_ == Need::none);
     callbacks_.send(fetch.holder, message);
 }
 
@@ -367,7 +370,10 @@ void Pulling::received_absent(NodeId from, std::uint64_t transfer) {
     Holder& holder = holders_.at(from);
     // Which of them it lacks it does not say; it tells again what it has.
     holder.complete = false;
-    std::fill_n(holder.has.begin() + static_cast<std::ptrdiff_t>(at->second.first), at->second.count, false);
+    if (need_ == Need::none)
+        std::fill(holder.has.begin(), holder.has.end(), false);  // it has to compute
+    else
+        std::fill_n(holder.has.begin() + static_cast<std::ptrdiff_t>(at->second.first), at->second.count, false);
     transfers_.forget(transfer);
     take_back(transfer);
     pull();

@@ -71,8 +71,10 @@ public:
 
     // Gets the manifest of the model with this identity from anybody; what comes is that, or asked of somebody else.
     void find_manifest(const Digest& identity, std::function<void(infer::Manifest)> found);
-    // Gets what is missing of `wanted`, instead of what was wanted before. There must be room for it.
-    void begin(std::shared_ptr<infer::Image> image, std::vector<bool> wanted);
+    // Gets what is missing of `wanted`, instead of what was wanted before. There must be room for it. What this node
+    // needs, or what it can do without: that is given by nobody who has to compute.
+    enum class Need : std::uint8_t { now, none };
+    void begin(std::shared_ptr<infer::Image> image, std::vector<bool> wanted, Need need = Need::now);
     void stop();
     [[nodiscard]] bool running() const { return image_ != nullptr; }
 
@@ -161,6 +163,7 @@ private:
     Patience patience_;
     std::optional<ManifestWish> manifest_;
     std::shared_ptr<infer::Image> image_;
+    Need need_ = Need::now;
     std::uint64_t pull_ = 0;  // what was written for an earlier one counts for nothing
     std::vector<Stage> stages_;
     std::uint64_t missing_bytes_ = 0;

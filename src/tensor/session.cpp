@@ -206,6 +206,7 @@ void Session::watch() {
         if (idle && !leads() && view_->is_active(self_)) tell_interrupted(taken());
         if (idle && leads()) lead();
         if (view_->is_active(self_)) tell_far_leader();
+        look_at_rest();
         if (stage_ == Stage::whole && team_->unheard) interrupt("there is no way to " + brief(team_->chief));
         watch();
     });
@@ -334,6 +335,7 @@ void Session::received_begin(NodeId from, const wire::Begin& message) {
     }
     apply(message.commands());
     team_->computing = true;
+    look_at_rest();
 }
 
 void Session::received_told(NodeId from, const wire::Told& message) {
@@ -539,12 +541,17 @@ void Session::is_whole() {
     ports_.note(words_for(*team_));
     ports_.whole(true);
     const auto later = std::exchange(later_, std::nullopt);
-    if (later && later->generation() > team_->generation())
-        received_ahead(team_->leader, *later);
-    else
-        ports_.get_rest();
+    if (later && later->generation() > team_->generation()) received_ahead(team_->leader, *later);
     ask_for_all();
+    look_at_rest();
     begin_rehearsal();
+}
+
+// A copy of what is not needed takes nothing from passes, nor from what tells how long messages take.
+void Session::look_at_rest() {
+    const bool busy = !texts_.empty() || !queue_.empty() || (stage_ == Stage::whole && team_->computing);
+    ports_.busy(busy);
+    if (!busy && stage_ == Stage::whole && !next_) ports_.get_rest();
 }
 
 // Nothing else is to be done.

@@ -121,8 +121,10 @@ public:
         std::function<void(const infer::Slice& slice, std::function<void(const Result<void>&)> done)> get;
         // Likewise what will be needed, beside what is; as far as there is room for both.
         std::function<void(const infer::Slice& slice, std::function<void(const Result<void>&)> done)> get_ahead;
-        // Likewise what is not needed now, as long as nothing else is asked for.
+        // Likewise what is not needed now, as long as nothing else is asked for; and whether there is something to
+        // compute, when nothing may come or go that is not needed.
         std::function<void()> get_rest;
+        std::function<void(bool busy)> busy;
         // Loads a slice; called by another thread.
         std::function<Result<LoadedSlice>(const Portion& portion)> load;
         std::function<void(bool whole)> whole;              // texts can be written now; or not, until they can again
@@ -287,6 +289,7 @@ private:
     void tell_unable(NodeId to, std::uint64_t generation, const Error& why);
     void take_up(Result<LoadedSlice> loaded);
     void is_whole();
+    void look_at_rest();
     [[nodiscard]] bool may_rehearse() const;
     void begin_rehearsal();
     void rehearse();

@@ -31,6 +31,7 @@ std::uint64_t incarnation_of(const wire::Command& command) {
 void Session::ask(Id id, infer::Request request) {
     const auto [text, fresh] = texts_.emplace(id, Text{std::move(request)});
     CHAOS_ASSERT(fresh);
+    look_at_rest();
     if (stage_ == Stage::whole) ask_chief(id);
 }
 
@@ -223,6 +224,7 @@ void Session::begin_if_asked() {
         if (member != self_ && !ports_.send(member, message)) return interrupt("there is no way to " + brief(member));
     apply(message.begin().commands());
     team_->computing = true;
+    look_at_rest();
 }
 
 void Session::apply(const wire::Commands& commands) {

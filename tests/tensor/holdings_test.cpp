@@ -64,6 +64,55 @@ TEST(Holdings, NothingOfTheSliceInForceIsLetGoForOneToCome) {
     }
 }
 
+// A copy of what is not needed is no reason to remove another model.
+TEST(Holdings, NothingGoesForWhatIsNotNeeded) {
+    CHAOS_NEED_SHARED("models");
+    chaos::test::TemporaryFolder folder;
+    const infer::test::Holder holder(infer::test::model_path("llama3-shakespeare-f16"), folder / "cache");
+    const infer::Layout& layout = holder.units.layout();
+    Slice here = infer::whole(layout.outline.config);
+    here.heads.count /= 2;
+    here.ffn.count /= 2;
+    const std::filesystem::path other = folder / "images" / std::string(64, 'f');
+    std::filesystem::create_directories(other);
+    std::ofstream(other / "image") << std::string(1 << 20, 'x');
+    const std::shared_ptr<infer::Image> image =
+        infer::Image::open(folder / "images", holder.manifest, layout.bytes + (1 << 18)).value();
+    fill(*image, holder, units_of_slice(layout, here));
+    asio::io_context loop;
+    test::UnitNode node(loop);
+    std::string notes;
+    std::vector<wire::UnitWork> sent;
+    Holdings holdings(loop, node.links, node.transfers, {.manifest = holder.manifest, .files = nullptr, .image = image},
+                      {.send = [&](NodeId, const wire::UnitWork& message) { sent.push_back(message); },
+                       .note = [&](const std::string& text) { notes += text + "\n"; }});
+    bool got = false;
+    holdings.want(here, [&](const Result<void>&) { got = true; });
+    ASSERT_TRUE(net::run_until(loop, [&] { return got; }));
+    holdings.want_rest();
+    ASSERT_TRUE(net::run_until(loop, [&] { return notes.find("does without") != std::string::npos; })) << notes;
+    EXPECT_TRUE(std::filesystem::exists(other / "image"));
+    // Nor is it given while there is something to compute; what others need is.
+    for (const bool rest : {true, false}) {
+        holdings.set_busy(true);
+        wire::UnitWork message;
+        const Digest identity = infer::identity_of(holder.manifest);
+        message.mutable_holding_ask()->set_identity(std::string(identity.begin(), identity.end()));
+        message.mutable_holding_ask()->set_rest(rest);
+        holdings.received(node.id, message);
+        ASSERT_FALSE(sent.empty());
+        EXPECT_EQ(sent.back().holding().runs_size() == 0, rest);
+        wire::UnitWork ask;
+        ask.mutable_unit_ask()->set_identity(message.holding_ask().identity());
+        ask.mutable_unit_ask()->set_transfer(7);
+        ask.mutable_unit_ask()->set_count(1);
+        ask.mutable_unit_ask()->set_rest(rest);
+        sent.clear();
+        holdings.received(node.id, ask);
+        EXPECT_EQ(sent.size(), rest ? 1U : 0U);
+    }
+}
+
 // Else a node that is to end, or to get something else, would read the rest of its disk first.
 TEST(Holdings, WhatNobodyWaitsForIsNotCompared) {
     CHAOS_NEED_SHARED("models");

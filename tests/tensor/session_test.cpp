@@ -136,6 +136,7 @@ protected:
     std::size_t loads_ = 0;
     bool reachable_ = true;
     bool whole_ = false;
+    bool gets_rest_ = false;
     bool may_fail_ = false;
     bool failed_ = false;
     std::string notes_;
@@ -160,7 +161,11 @@ protected:
              [this](const infer::Slice& slice, std::function<void(const Result<void>&)> done) {
                  wishes_.push_back({slice, std::move(done)});
              },
-         .get_rest = [] {},
+         .get_rest = [this] { gets_rest_ = true; },
+         .busy =
+             [this](bool busy) {
+                 if (busy) gets_rest_ = false;
+             },
          .load = [this](const Portion& portion) -> Result<LoadedSlice> {
              ++loads_;
              return load(portion.slice);
@@ -587,6 +592,18 @@ TEST_F(Chief, BeginsNoMoreAtOnceThanAMessageCarries) {
     EXPECT_EQ(passes[0], Numbers{1});
     EXPECT_EQ(passes[1], (Numbers{1, 2}));
     EXPECT_EQ(passes[2], (Numbers{1, 2, 3}));
+}
+
+// It would delay every pass.
+TEST_F(Chief, GetsWhatIsNotNeededWhenNothingElseIsToBeDone) {
+    begin();
+    EXPECT_TRUE(gets_rest_);
+    session_.received(leader, ask(1, 0, 3));
+    EXPECT_FALSE(gets_rest_);
+    while (session_.ready()) session_.compute();
+    EXPECT_FALSE(gets_rest_);
+    // It goes on soon after.
+    while (!gets_rest_) loop_.run_one();
 }
 
 // Whoever has the last token has the end, too.
