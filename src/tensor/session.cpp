@@ -94,13 +94,22 @@ wire::Able Session::able() const {
     return able;
 }
 
-// Once it is known how long messages to all neighbours take.
+// How long messages to some neighbour take is not known yet, but may be soon.
+bool Session::awaits_times() const {
+    return std::ranges::any_of(linked_at_, [&](const auto& each) {
+        const auto& [peer, since] = each;
+        return view_ != nullptr && view_->find(peer) != nullptr && !ports_.times(peer) &&
+               Clock::now() - since < options_.times_patience;
+    });
+}
+
+// Once it is known how long messages to all neighbours take. One that never answers silences nobody: without times
+// there is no link for a plan.
 void Session::tell_able() {
     ables_[self_] = able();
     const std::vector<NodeId> linked = ports_.linked();
-    const bool known = std::ranges::all_of(
-        linked, [&](NodeId peer) { return view_ == nullptr || view_->find(peer) == nullptr || ports_.times(peer); });
-    if (!known) return;
+    untold_ = awaits_times();
+    if (untold_) return;
     wire::Work message;
     *message.mutable_able() = ables_[self_];
     for (const NodeId peer : linked) (void)ports_.send(peer, message);
@@ -170,7 +179,8 @@ void Session::excluded() {
     divisions_.clear();
 }
 
-void Session::link_up(NodeId) {
+void Session::link_up(NodeId peer) {
+    linked_at_[peer] = Clock::now();
     tell_able();
 }
 
@@ -180,6 +190,7 @@ void Session::measured(NodeId) {
 }
 
 void Session::link_down(NodeId peer) {
+    linked_at_.erase(peer);
     ables_.erase(peer);
     unsound_.erase(peer);
     divisions_.erase(peer);
@@ -204,6 +215,10 @@ void Session::watch() {
         if (cancelled || alive.expired() || view_ == nullptr) return;
         const bool idle = (stage_ == Stage::none || stage_ == Stage::broken) && !next_;
         if (idle && !leads() && view_->is_active(self_)) tell_interrupted(taken());
+        if (untold_) {
+            tell_able();
+            lead();
+        }
         if (idle && leads()) lead();
         if (view_->is_active(self_)) tell_far_leader();
         look_at_rest();

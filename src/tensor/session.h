@@ -100,6 +100,7 @@ struct SessionOptions {
     std::uint64_t memory_bytes = 0;   // it may take; 0: no limit
     std::uint64_t program_bytes = 0;  // of them, that are taken already
     bool everyone = false;            // all compute, even where fewer were faster; as the leader has it
+    std::chrono::milliseconds times_patience{10'000};  // with a neighbour, until it is known how far it is
 };
 
 // The model, as far as everybody knows it.
@@ -240,6 +241,7 @@ private:
     enum class Texts { fit, end };  // those under way
     [[nodiscard]] std::vector<Fact> facts_of(const std::vector<NodeId>& members, Texts texts) const;
     [[nodiscard]] wire::Able able() const;
+    [[nodiscard]] bool awaits_times() const;
     void tell_able();
     void tell_far_leader();
     void tell_if_learnt();
@@ -315,17 +317,19 @@ private:
     ViewPtr view_;
     std::map<NodeId, wire::Able> ables_;
     std::map<NodeId, wire::Division> divisions_;  // the newest of each that may lead
-    std::set<NodeId> unsound_;                    // those who say what they cannot mean
-    std::set<NodeId> unable_;                     // could not load what it was given, in this view
-    std::uint64_t generation_ = 0;                // the newest heard of
-    std::uint64_t past_ = 0;                      // up to this one they are over, whoever they were of
-    std::vector<NodeId> considered_;              // who could, when the leader last planned
-    std::vector<std::string> reasons_;            // of that
-    Clock::time_point planned_;                   // when
-    std::optional<Ahead> ahead_;                  // of the leader
-    std::optional<Divided> divided_;              // of the leader: the last that it told
-    std::optional<wire::Division> later_;         // to be prepared for, once what is in force is here
-    std::optional<wire::Division> next_;          // to be taken up between passes
+    std::map<NodeId, Clock::time_point> linked_at_;
+    bool untold_ = false;                  // what this node can do: times are awaited
+    std::set<NodeId> unsound_;             // those who say what they cannot mean
+    std::set<NodeId> unable_;              // could not load what it was given, in this view
+    std::uint64_t generation_ = 0;         // the newest heard of
+    std::uint64_t past_ = 0;               // up to this one they are over, whoever they were of
+    std::vector<NodeId> considered_;       // who could, when the leader last planned
+    std::vector<std::string> reasons_;     // of that
+    Clock::time_point planned_;            // when
+    std::optional<Ahead> ahead_;           // of the leader
+    std::optional<Divided> divided_;       // of the leader: the last that it told
+    std::optional<wire::Division> later_;  // to be prepared for, once what is in force is here
+    std::optional<wire::Division> next_;   // to be taken up between passes
     NodeId next_leader_;
     std::unique_ptr<Team> team_;
     Stage stage_ = Stage::none;

@@ -30,6 +30,7 @@ SessionOptions options() {
     SessionOptions options;
     options.sequences = 2;
     options.context = 32;
+    options.times_patience = std::chrono::milliseconds(1);
     return options;
 }
 
@@ -135,6 +136,7 @@ protected:
     std::vector<Wish> wishes_;
     std::size_t loads_ = 0;
     bool reachable_ = true;
+    bool echoes_ = true;
     bool whole_ = false;
     bool gets_rest_ = false;
     bool may_fail_ = false;
@@ -154,7 +156,7 @@ protected:
              },
          .carried = [](NodeId) { return std::uint64_t{0}; },
          .linked = [] { return std::vector{leader}; },
-         .times = [](NodeId) { return std::optional(Echoes::Times{}); },
+         .times = [this](NodeId) { return echoes_ ? std::optional(Echoes::Times{}) : std::nullopt; },
          .get = [this](const infer::Slice& slice,
                        std::function<void(const Result<void>&)> done) { wishes_.push_back({slice, std::move(done)}); },
          .get_ahead =
@@ -385,6 +387,15 @@ TEST_F(Alone, WhoHeardOfNoDivisionAsksAgain) {
     sent_.clear();
     loop_.run_one();
     EXPECT_FALSE(asked().has_interrupted());
+}
+
+TEST_F(Alone, WhoNeverAnswersEchoesSilencesNobody) {
+    echoes_ = false;
+    session_.link_up(leader);
+    sent_.clear();
+    const auto told = [&] { return last_sent([](const wire::Work& each) { return each.has_able(); }); };
+    while (!told().has_able()) loop_.run_one();
+    EXPECT_EQ(told().able().links_size(), 0);
 }
 
 // The texts of the others would end, or fail.
