@@ -16,6 +16,12 @@ using cluster::brief;
 constexpr unsigned attempt_bits = 20;
 // What nobody can have taken up: whoever says so must not make an end of all generations.
 constexpr std::uint64_t max_taken = std::uint64_t{1} << 63;
+// Nor what is later than all this leader knows of by more than other lines of views can be.
+constexpr std::uint64_t most_ahead = std::uint64_t{1} << 44;
+// Whoever interrupts the others more often is left out for a while; each time is forgiven after so long.
+constexpr double few_interruptions = 5.0;
+constexpr std::chrono::seconds forgiven_after{10};
+constexpr std::chrono::minutes aside_for{1};
 // What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
 // written, where nothing is, and by what was measured.
 constexpr double worth_while_writing = 0.9;
@@ -26,12 +32,15 @@ constexpr std::chrono::minutes experience_lasts{10};
 
 }  // namespace
 
-// The active members that have told what they can do, this one included.
+// The active members that have told what they can do, this one included. Who would heed no division has no part.
 std::vector<NodeId> Session::those_who_can() const {
     std::vector<NodeId> result;
     for (const cluster::MemberInfo& member : view_->members) {
         const NodeId node = member.id.node;
-        if (view_->is_active(node) && ables_.contains(node) && !unable_.contains(node)) result.push_back(node);
+        const auto able = ables_.find(node);
+        if (view_->is_active(node) && able != ables_.end() && !unable_.contains(node) &&
+            believes(node, able->second.taken()))
+            result.push_back(node);
     }
     return result;
 }
@@ -68,9 +77,43 @@ const wire::Division& Session::current() const {
 // Whether somebody would not heed the division that there is, because it has taken up a later one, in another line.
 bool Session::is_outdone() const {
     return std::ranges::any_of(ables_, [&](const auto& each) {
-        return view_->is_active(each.first) && each.second.taken() > current().generation() &&
-               each.second.taken() < max_taken;
+        const auto& [node, able] = each;
+        const bool has_part = place_of(current(), node) < static_cast<std::size_t>(current().members_size());
+        return view_->is_active(node) && able.taken() > current().generation() &&
+               (has_part || believes(node, able.taken()));
     });
+}
+
+bool Session::believes(NodeId node, std::uint64_t taken) const {
+    const std::uint64_t newest = std::max({generation_, past_, view_->epoch << attempt_bits});
+    return taken < max_taken && taken - std::min(taken, newest) <= most_ahead && !aside_.contains(node);
+}
+
+// A link that comes and goes, or somebody who wishes the others ill: they have something better to do.
+void Session::count_interruption(NodeId by) {
+    if (by == self_ || aside_.contains(by)) return;
+    Trouble& trouble = troubles_[by];
+    const auto now = Clock::now();
+    const double forgiven =
+        std::chrono::duration<double>(now - trouble.last) / std::chrono::duration<double>(forgiven_after);
+    trouble.times = std::max(0.0, trouble.times - forgiven) + 1.0;
+    trouble.last = now;
+    if (trouble.times <= few_interruptions) return;
+    troubles_.erase(by);
+    put_aside(by, "it interrupted the others again and again");
+    ports_.note(brief(by) + " interrupts the others again and again: for a minute they compute without it");
+}
+
+void Session::put_aside(NodeId node, const std::string& why) {
+    aside_[node] = {.until = Clock::now() + aside_for, .why = why};
+    considered_.clear();
+}
+
+void Session::let_come_back() {
+    const auto now = Clock::now();
+    if (std::erase_if(aside_, [&](const auto& each) { return each.second.until <= now; }) == 0) return;
+    considered_.clear();
+    lead();
 }
 
 // The leader divides anew where another division is better than what there is.
@@ -131,7 +174,7 @@ void Session::send_to_members(const wire::Work& message) {
 std::uint64_t Session::next_generation() const {
     std::uint64_t newest = std::max(generation_, past_);
     for (const auto& [node, able] : ables_)
-        if (able.taken() < max_taken) newest = std::max(newest, able.taken());
+        if (believes(node, able.taken())) newest = std::max(newest, able.taken());
     return std::max(newest + 1, view_->epoch << attempt_bits);
 }
 
@@ -202,6 +245,9 @@ void Session::received_interrupted(NodeId from, const wire::Interrupted& message
     }
     // It asks again for what cannot be had now.
     if (from != self_ && computes && stage_ == Stage::broken && message.why().empty()) return;
+    const bool has_part = prepares || place_of(current(), from) < static_cast<std::size_t>(current().members_size());
+    if (aside_.contains(from) && !has_part) return;
+    count_interruption(from);
     if (!message.why().empty()) {
         ports_.note(brief(from) + " cannot compute its slice: " + printable(message.why()));
         unable_.insert(from);

@@ -154,6 +154,8 @@ void Session::adopted(const ViewPtr& view) {
     std::erase_if(ables_, unknown);
     std::erase_if(divisions_, unknown);
     std::erase_if(ready_, unknown);
+    std::erase_if(troubles_, unknown);
+    std::erase_if(aside_, unknown);
     if (stage_ != Stage::none && stage_ != Stage::broken) {
         const bool all_there =
             std::ranges::all_of(team_->group.members, [&](NodeId member) { return view_->is_active(member); });
@@ -219,6 +221,7 @@ void Session::watch() {
             tell_able();
             lead();
         }
+        if (leads()) let_come_back();
         if (idle && leads()) lead();
         if (view_->is_active(self_)) tell_far_leader();
         look_at_rest();
@@ -318,9 +321,12 @@ void Session::received(NodeId from, const wire::Work& message) {
         }
         unsound_.erase(from);
         wire::Able& known = ables_[from];
-        if (known.links_size() != message.able().links_size() || known.taken() < message.able().taken())
-            considered_.clear();
+        const bool taken_more = known.taken() < message.able().taken() && !aside_.contains(from);
+        if (known.links_size() != message.able().links_size() || taken_more) considered_.clear();
         const bool rehearsed = known.rehearsed() != message.able().rehearsed();
+        const bool outdoes = leads() && under_way() && known.taken() < message.able().taken() &&
+                             current().generation() < message.able().taken();
+        if (outdoes) count_interruption(from);
         known = message.able();
         lead();
         if (rehearsed) forecast();

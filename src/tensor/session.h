@@ -224,6 +224,16 @@ private:
         NodeId asker;
         wire::Command command;
     };
+    // Of the leader: how often somebody interrupted the others lately.
+    struct Trouble {
+        double times = 0.0;
+        Clock::time_point last;
+    };
+    // Likewise: without whom it plans for a while.
+    struct Aside {
+        Clock::time_point until;
+        std::string why;
+    };
     // A division of the leader's that everybody prepares for.
     struct Ahead {
         Divided divided;
@@ -236,6 +246,10 @@ private:
     [[nodiscard]] bool under_way() const;
     [[nodiscard]] const wire::Division& current() const;
     [[nodiscard]] bool is_outdone() const;
+    [[nodiscard]] bool believes(NodeId node, std::uint64_t taken) const;
+    void count_interruption(NodeId by);
+    void put_aside(NodeId node, const std::string& why);
+    void let_come_back();
     [[nodiscard]] std::uint64_t taken() const;
     [[nodiscard]] std::uint64_t next_generation() const;
     enum class Texts { fit, end };  // those under way
@@ -318,9 +332,11 @@ private:
     std::map<NodeId, wire::Able> ables_;
     std::map<NodeId, wire::Division> divisions_;  // the newest of each that may lead
     std::map<NodeId, Clock::time_point> linked_at_;
-    bool untold_ = false;                  // what this node can do: times are awaited
-    std::set<NodeId> unsound_;             // those who say what they cannot mean
-    std::set<NodeId> unable_;              // could not load what it was given, in this view
+    bool untold_ = false;       // what this node can do: times are awaited
+    std::set<NodeId> unsound_;  // those who say what they cannot mean
+    std::set<NodeId> unable_;   // could not load what it was given, in this view
+    std::map<NodeId, Trouble> troubles_;
+    std::map<NodeId, Aside> aside_;
     std::uint64_t generation_ = 0;         // the newest heard of
     std::uint64_t past_ = 0;               // up to this one they are over, whoever they were of
     std::vector<NodeId> considered_;       // who could, when the leader last planned

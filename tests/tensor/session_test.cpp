@@ -342,10 +342,12 @@ TEST_F(Alone, WhoLeadsDividesLaterThanAnybodyHasTakenUp) {
     const std::uint64_t theirs = std::uint64_t{9} << 20;
     session_.received(leader, able(32, theirs));
     EXPECT_GT(last_division().generation(), theirs) << notes_;
-    // What nobody can have taken up is not heeded.
-    const std::uint64_t now = last_division().generation();
-    session_.received(leader, able(32, UINT64_MAX));
-    EXPECT_EQ(last_division().generation(), now);
+    // Who says what nobody can have taken up has no part.
+    for (const std::uint64_t never : {std::uint64_t{1} << 62, UINT64_MAX}) {
+        session_.received(leader, able(32, never));
+        EXPECT_LT(last_division().generation(), theirs + 10);
+        EXPECT_EQ(place_of(last_division(), leader), static_cast<std::size_t>(last_division().members_size()));
+    }
 }
 
 // Who is linked, but has no part.
@@ -365,6 +367,36 @@ TEST_F(Alone, WhoIsNoMemberInterruptsNothing) {
     EXPECT_EQ(notes_, before);
     session_.received(leader, message);
     EXPECT_THAT(notes_, HasSubstr("of no reason"));
+}
+
+// Nobody stops the others for ever.
+TEST_F(Alone, WhoInterruptsAgainAndAgainIsLeftOut) {
+    adopt(2, self);
+    session_.received(leader, able(32, 0));
+    std::uint64_t before = 0;
+    int divided = 0;
+    for (; before != last_division().generation() && divided < 20; ++divided) {
+        before = last_division().generation();
+        wire::Work message;
+        message.mutable_interrupted()->set_generation(before);
+        session_.received(leader, message);
+    }
+    EXPECT_LT(divided, 10) << notes_;
+    EXPECT_THAT(notes_, HasSubstr(cluster::brief(leader) + " interrupts the others again and again"));
+    EXPECT_EQ(place_of(last_division(), leader), static_cast<std::size_t>(last_division().members_size()));
+}
+
+TEST_F(Alone, WhoHasTakenUpEverLaterDivisionsIsLeftOut) {
+    adopt(2, self);
+    std::uint64_t before = 0;
+    int divided = 0;
+    for (; divided < 20; ++divided) {
+        session_.received(leader, able(32, last_division().generation() + 1));
+        if (before == last_division().generation()) break;
+        before = last_division().generation();
+    }
+    EXPECT_LT(divided, 10) << notes_;
+    EXPECT_THAT(notes_, HasSubstr(cluster::brief(leader) + " interrupts the others again and again"));
 }
 
 // Who is behind asks; nothing is divided anew for that.
