@@ -22,6 +22,7 @@ constexpr std::uint64_t most_ahead = std::uint64_t{1} << 44;
 constexpr double few_interruptions = 5.0;
 constexpr std::chrono::seconds forgiven_after{10};
 constexpr std::chrono::minutes aside_for{1};
+constexpr std::chrono::minutes longest_retry_pause{5};
 // What a division must promise, as a share of the one there is, to be worth an interruption: where texts are being
 // written, where nothing is, and by what was measured.
 constexpr double worth_while_writing = 0.9;
@@ -111,7 +112,14 @@ void Session::put_aside(NodeId node, const std::string& why) {
 
 void Session::let_come_back() {
     const auto now = Clock::now();
-    if (std::erase_if(aside_, [&](const auto& each) { return each.second.until <= now; }) == 0) return;
+    bool back = std::erase_if(aside_, [&](const auto& each) { return each.second.until <= now; }) > 0;
+    // What kept them from it may be over: a disk is not full any more, memory is free again.
+    if (!unable_.empty() && !under_way() && now - unable_since_ >= retry_pause_) {
+        retry_pause_ = std::min<std::chrono::milliseconds>(2 * retry_pause_, longest_retry_pause);
+        unable_.clear();
+        back = true;
+    }
+    if (!back) return;
     considered_.clear();
     lead();
 }
@@ -250,7 +258,12 @@ void Session::received_interrupted(NodeId from, const wire::Interrupted& message
     count_interruption(from);
     if (!message.why().empty()) {
         ports_.note(brief(from) + " cannot compute its slice: " + printable(message.why()));
-        unable_.insert(from);
+        unable_since_ = Clock::now();
+        // What is to come it cannot have; what it has it computes.
+        if (prepares)
+            put_aside(from, "it cannot have its part: " + printable(message.why()));
+        else
+            unable_[from] = printable(message.why());
     }
     considered_.clear();
     if (next) next_.reset();

@@ -145,6 +145,7 @@ void Session::adopted(const ViewPtr& view) {
     if (view_ == nullptr) watch();
     view_ = view;
     unable_.clear();
+    retry_pause_ = options_.retry_pause;
     considered_.clear();
     const std::vector<NodeId> linked = ports_.linked();
     const auto unknown = [&](const auto& each) {

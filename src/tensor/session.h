@@ -101,6 +101,7 @@ struct SessionOptions {
     std::uint64_t program_bytes = 0;  // of them, that are taken already
     bool everyone = false;            // all compute, even where fewer were faster; as the leader has it
     std::chrono::milliseconds times_patience{10'000};  // with a neighbour, until it is known how far it is
+    std::chrono::milliseconds retry_pause{10'000};     // where nobody could load its part; doubled each time
 };
 
 // The model, as far as everybody knows it.
@@ -332,9 +333,11 @@ private:
     std::map<NodeId, wire::Able> ables_;
     std::map<NodeId, wire::Division> divisions_;  // the newest of each that may lead
     std::map<NodeId, Clock::time_point> linked_at_;
-    bool untold_ = false;       // what this node can do: times are awaited
-    std::set<NodeId> unsound_;  // those who say what they cannot mean
-    std::set<NodeId> unable_;   // could not load what it was given, in this view
+    bool untold_ = false;                       // what this node can do: times are awaited
+    std::set<NodeId> unsound_;                  // those who say what they cannot mean
+    std::map<NodeId, std::string> unable_;      // could not load what it was given, in this view, and why
+    Clock::time_point unable_since_;            // the last of them
+    std::chrono::milliseconds retry_pause_{0};  // until they are asked again, where nobody can compute
     std::map<NodeId, Trouble> troubles_;
     std::map<NodeId, Aside> aside_;
     std::uint64_t generation_ = 0;         // the newest heard of

@@ -31,6 +31,7 @@ SessionOptions options() {
     options.sequences = 2;
     options.context = 32;
     options.times_patience = std::chrono::milliseconds(1);
+    options.retry_pause = std::chrono::milliseconds(1);
     return options;
 }
 
@@ -298,6 +299,18 @@ TEST_F(Alone, SaysWhyItCannotHaveItsSlice) {
     ASSERT_EQ(sent_.size(), 1U);
     EXPECT_EQ(sent_[0].interrupted().why(), "the disk is full");
     EXPECT_FALSE(session_.state().whole);
+}
+
+// One error does not last for ever where there is nobody else.
+TEST_F(Alone, WhoLeadsTriesAgainWhereNobodyCouldLoad) {
+    adopt(2, self);
+    session_.compute();
+    ASSERT_EQ(wishes_.size(), 1U) << notes_;
+    wishes_[0].done(Error{"the disk is full"});
+    EXPECT_THAT(notes_, HasSubstr("waits for others"));
+    while (!session_.ready()) loop_.run_one();
+    session_.compute();
+    EXPECT_EQ(wishes_.size(), 2U) << notes_;
 }
 
 // What is being loaded is read from where room would be made.
