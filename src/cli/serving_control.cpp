@@ -108,7 +108,9 @@ std::string ServingControl::why() const {
     if (state.offers_less)
         return "does not compute: it offers shorter texts, or fewer at once, than the others write (--context, "
                "--parallel). It answers, and they write";
-    if (!state.computes) return "does not compute: it would slow the others. It answers, and they write";
+    if (!state.computes)
+        return "does not compute" + (state.left_out.empty() ? "" : ": " + state.left_out) +
+               ". It answers, and they write";
     return state.texts == 0 ? "waits for requests" : "writes";
 }
 

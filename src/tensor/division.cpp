@@ -1,5 +1,6 @@
 #include "tensor/division.h"
 
+#include "base/words.h"
 #include "infer/engine.h"
 #include "infer/scheduler.h"
 #include "infer/tensor_model.h"
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
+#include <string_view>
 
 namespace chaos::tensor {
 namespace {
@@ -29,6 +32,8 @@ constexpr std::uint64_t max_told_links = 256;
 constexpr std::uint64_t most_memory_bytes = std::uint64_t{1} << 50;
 // A division of as many members as there may be, with words for people.
 constexpr std::size_t max_division_bytes = 64 << 10;
+constexpr std::size_t max_reasons = 128;
+constexpr std::size_t max_reason_bytes = 256;
 
 const wire::Able::Link* link_of(const Fact& from, NodeId to) {
     const auto& links = from.able.links();
@@ -342,6 +347,19 @@ std::size_t place_of(const wire::Division& division, NodeId node) {
     const auto found = std::ranges::find_if(
         members, [&](const wire::Division::Member& member) { return node_from(member.node()) == node; });
     return static_cast<std::size_t>(found - members.begin());
+}
+
+void set_reasons(google::protobuf::RepeatedPtrField<std::string>& to, const std::vector<std::string>& reasons) {
+    to.Clear();
+    for (const std::string& reason : reasons | std::views::take(max_reasons))
+        to.Add(reason.substr(0, max_reason_bytes));
+}
+
+std::vector<std::string> reasons_from(const google::protobuf::RepeatedPtrField<std::string>& told) {
+    std::vector<std::string> reasons;
+    for (const std::string& reason : told | std::views::take(max_reasons))
+        reasons.push_back(printable(std::string_view(reason).substr(0, max_reason_bytes)));
+    return reasons;
 }
 
 bool same(const wire::Division& a, const wire::Division& b) {

@@ -61,6 +61,10 @@ void predict_anew(const infer::Config& config, std::span<const infer::PackedTens
 // The place of a node; as many as there are members where it is none.
 [[nodiscard]] std::size_t place_of(const wire::Division& division, NodeId node);
 
+// The reasons of a plan, for people, as far as a message takes them; and as they are read by people.
+void set_reasons(google::protobuf::RepeatedPtrField<std::string>& to, const std::vector<std::string>& reasons);
+[[nodiscard]] std::vector<std::string> reasons_from(const google::protobuf::RepeatedPtrField<std::string>& told);
+
 // Whether the same members have the same slices, and sums go the same way.
 [[nodiscard]] bool same(const wire::Division& a, const wire::Division& b);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 namespace chaos::tensor {
 namespace {
@@ -44,6 +45,42 @@ std::vector<NodeId> Session::those_who_can() const {
             result.push_back(node);
     }
     return result;
+}
+
+// Why it has no part, where no plan says so.
+std::string Session::why_left_out(NodeId node, const Divided& planned) const {
+    if (!view_->is_active(node)) return "it is being let in";
+    if (const auto unable = unable_.find(node); unable != unable_.end())
+        return "it could not load its part: " + unable->second;
+    if (const auto aside = aside_.find(node); aside != aside_.end())
+        return "for a minute, because " + aside->second.why;
+    if (unsound_.contains(node)) return "it says of itself what cannot be";
+    const auto able = ables_.find(node);
+    if (able == ables_.end()) return "it has not said yet what it can do";
+    if (!believes(node, able->second.taken())) return "it says that it has taken up divisions that cannot be";
+    if (able->second.context() < planned.division.context() || able->second.sequences() < planned.division.sequences())
+        return "it offers shorter texts, or fewer at once, than the others write";
+    if (std::ranges::find(planned.nodes, node) == planned.nodes.end())
+        return "others are faster, and no more than " + std::to_string(plan::max_tensor_devices) + " compute";
+    return "with it a token would not be so much faster that the others should be interrupted";
+}
+
+// Of what is in force, and why everybody else has no part of it: as was said when there was a plan with them.
+std::vector<std::string> Session::reasons_of(const Divided& in_force, const Divided& planned,
+                                             const std::vector<std::string>& said) const {
+    const std::string left_out = " is left out: ";
+    std::vector<std::string> reasons;
+    std::ranges::copy_if(in_force.plan.reasons, std::back_inserter(reasons),
+                         [&](const std::string& each) { return each.find(left_out) == std::string::npos; });
+    const std::vector<NodeId> members = members_of(in_force.division);
+    for (const cluster::MemberInfo& member : view_->members) {
+        const NodeId node = member.id.node;
+        if (std::ranges::find(members, node) != members.end()) continue;
+        const std::string begin = brief(node) + left_out;
+        const auto known = std::ranges::find_if(said, [&](const auto& each) { return each.starts_with(begin); });
+        reasons.push_back(known != said.end() ? *known : begin + why_left_out(node, planned));
+    }
+    return reasons;
 }
 
 // Those of them who may get a slice; where texts under way are to fit, and anybody has room for them, only who has.
@@ -146,14 +183,18 @@ void Session::lead() {
         reasons_ = {divided.error().message};
         return ports_.note("cannot divide the model: " + divided.error().message + "; waits for others");
     }
-    reasons_ = divided->plan.reasons;
+    reasons_ = reasons_of(*divided, *divided, divided->plan.reasons);
     if (!under_way() || is_outdone()) return divide(std::move(*divided));
     if (!same(divided->division, current())) {
         if (is_worth_it(divided->division)) return prepare(std::move(*divided));
         if (!idle) considered_.clear();  // later, when nothing is being written
+        if (divided_) reasons_ = reasons_of(*divided_, *divided, divided->plan.reasons);
     }
-    // Whoever came has to know whom to ask.
-    if (!again) send_to_all(current());
+    // Whoever came has to know whom to ask, and why it has no part.
+    if (again) return;
+    wire::Division told = current();
+    set_reasons(*told.mutable_reasons(), reasons_);
+    send_to_all(told);
 }
 
 bool Session::is_worth_it(const wire::Division& division) const {
@@ -205,6 +246,7 @@ void Session::divide(Divided divided) {
     divided.division.set_ahead(false);
     ahead_.reset();
     for (const std::string& reason : reasons_) ports_.note(reason);
+    set_reasons(*divided.division.mutable_reasons(), reasons_);
     divided_ = std::move(divided);
     send_to_all(divided_->division);
     take(self_, divided_->division);
@@ -222,10 +264,11 @@ void Session::forecast() {
     const bool known = std::ranges::all_of(divided_->nodes, [&](NodeId node) { return ables_.contains(node); });
     if (!known || !std::ranges::all_of(divided_->division.members(), has_rehearsed)) return;
     predict_anew(subject_.config, subject_.tensors, ables_, *divided_);
-    reasons_ = divided_->plan.reasons;
+    reasons_ = reasons_of(*divided_, *divided_, reasons_);
     wire::Work message;
     message.mutable_forecast()->set_generation(team_->generation());
     message.mutable_forecast()->set_predicted_ns(divided_->division.predicted_ns());
+    set_reasons(*message.mutable_forecast()->mutable_reasons(), reasons_);
     send_to_members(message);
     received_forecast(self_, message.forecast());
 }

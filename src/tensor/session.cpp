@@ -254,6 +254,7 @@ void Session::received_forecast(NodeId from, const wire::Forecast& message) {
     team_->forecast = true;
     const std::string before = words_for(*team_);
     team_->division.set_predicted_ns(message.predicted_ns());
+    if (!leads()) *team_->division.mutable_reasons() = message.reasons();
     if (const std::string words = words_for(*team_); words != before) ports_.note(words);
 }
 
@@ -306,6 +307,9 @@ void Session::received_division(NodeId from, const wire::Division& division) {
         return;
     }
     if (division.ahead()) return received_ahead(from, division);
+    // Of who came since then, too.
+    const bool same = team_ != nullptr && team_->leader == from && team_->generation() == division.generation();
+    if (same && leader() == from) *team_->division.mutable_reasons() = division.reasons();
     wire::Division& known = divisions_[from];
     if (division.generation() < known.generation()) return;  // it came by a longer way
     known = division;
@@ -654,7 +658,13 @@ Session::State Session::state() const {
     state.texts = texts_.size();
     state.passes = passes_;
     state.healed = healed_;
-    if (leads()) state.reasons = reasons_;
+    if (leads())
+        state.reasons = reasons_;
+    else if (team_ != nullptr)
+        state.reasons = reasons_from(team_->division.reasons());
+    const std::string before = brief(self_) + " is left out: ";
+    const auto own = std::ranges::find_if(state.reasons, [&](const auto& each) { return each.starts_with(before); });
+    if (own != state.reasons.end()) state.left_out = own->substr(before.size());
     if (team_ == nullptr) return state;
     state.generation = team_->generation();
     state.members = members_of(team_->division);

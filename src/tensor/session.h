@@ -176,7 +176,8 @@ public:
         bool forecast = false;                 // by the leader, who has heard from all who compute
         std::optional<double> measured_s;      // likewise, of this division
         std::optional<double> measured_own_s;  // of it, that this node computes
-        std::vector<std::string> reasons;      // the leader's, for its division
+        std::vector<std::string> reasons;      // the leader's, for its division, and who has no part of it
+        std::string left_out;                  // of them, why this node has none; where it is so
     };
     [[nodiscard]] State state() const;
 
@@ -254,6 +255,9 @@ private:
     [[nodiscard]] std::uint64_t taken() const;
     [[nodiscard]] std::uint64_t next_generation() const;
     enum class Texts { fit, end };  // those under way
+    [[nodiscard]] std::string why_left_out(NodeId node, const Divided& planned) const;
+    [[nodiscard]] std::vector<std::string> reasons_of(const Divided& in_force, const Divided& planned,
+                                                      const std::vector<std::string>& said) const;
     [[nodiscard]] std::vector<Fact> facts_of(const std::vector<NodeId>& members, Texts texts) const;
     [[nodiscard]] wire::Able able() const;
     [[nodiscard]] bool awaits_times() const;

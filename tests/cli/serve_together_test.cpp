@@ -190,6 +190,9 @@ TEST_F(ServeTogether, OneWithoutRoomForAnythingIsInNobodysWay) {
     const Node second = start("b", {"--join", "127.0.0.1:" + std::to_string(first.port), "--memory", "1MB"});
     const Node third = start("c", joining(first));
     for (const Node* node : {&first, &second, &third}) EXPECT_EQ(text_of(node->port, 60), alone);
+    // Not only the one that leads knows why.
+    EXPECT_THAT(said({"why", "--dir", "b"}),
+                testing::AllOf(testing::HasSubstr("does not compute: "), testing::HasSubstr(" is left out: ")));
 }
 
 TEST_F(ServeTogether, WhoBeginsWithoutRoomWaitsForOthers) {

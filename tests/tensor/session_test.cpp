@@ -382,6 +382,28 @@ TEST_F(Alone, WhoIsNoMemberInterruptsNothing) {
     EXPECT_THAT(notes_, HasSubstr("of no reason"));
 }
 
+TEST_F(Alone, WhoLeadsSaysWhyOthersHaveNoPart) {
+    adopt(2, self);
+    const wire::Division told = last_division();
+    EXPECT_THAT(reasons_from(told.reasons()),
+                testing::Contains(cluster::brief(leader) + " is left out: it has not said yet what it can do"));
+}
+
+TEST_F(Asker, WhoHasNoPartKnowsWhy) {
+    begin(1 << 20);
+    EXPECT_EQ(session_.state().left_out, "");
+    wire::Work again = division(1 << 20, 4, false);
+    again.mutable_division()->mutable_members()->RemoveLast();
+    wire::Division::Member& all = *again.mutable_division()->mutable_members(0);
+    all.mutable_ffn()->set_count(512);
+    all.mutable_vocab()->set_count(8);
+    again.mutable_division()->add_reasons("of no interest");
+    again.mutable_division()->add_reasons(cluster::brief(self) + " is left out: it has no memory for its part");
+    session_.received(leader, again);
+    EXPECT_EQ(session_.state().reasons.size(), 2U);
+    EXPECT_EQ(session_.state().left_out, "it has no memory for its part");
+}
+
 // Nobody stops the others for ever.
 TEST_F(Alone, WhoInterruptsAgainAndAgainIsLeftOut) {
     adopt(2, self);
