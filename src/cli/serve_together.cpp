@@ -245,6 +245,11 @@ Result<void> serve_together(const ServeOptions& given) {
     const fs::path dir = options.dir.empty() ? "node" : options.dir;
     if (options.local > 1 && options.compute.threads == 0)
         options.compute.threads = std::max<std::size_t>(1, threads_or_all(0) / options.local);
+    // What there is counts once, and not for each of them.
+    if (options.local > 1 && options.compute.memory.budget.empty()) {
+        CHAOS_TRY(const std::uint64_t bytes, budget_bytes(options.compute.memory));
+        options.compute.memory.budget = std::to_string(bytes / options.local) + "B";
+    }
     for (const std::string& address : options.join) CHAOS_CHECK(net::address_from_text(address));
     if (!options.address.empty()) CHAOS_CHECK(net::address_from_text(options.address));
     CHAOS_TRY(const elastic::RunFolder folder, elastic::RunFolder::open(dir));

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -267,6 +269,27 @@ TEST_F(ServeTogether, SeveralProcessesOfOneMachineAreOneCommand) {
         EXPECT_EQ(text_of(port, 60), alone);
     node.process->signal(SIGTERM);
     EXPECT_EQ(node.process->wait(), 0) << node.process->err;
+}
+
+// Else each would plan with all of it.
+TEST_F(ServeTogether, ProcessesOfOneMachineShareItsMemory) {
+    const Node node = start("a", {"--local", "2"});
+    ASSERT_TRUE(computes_with(node, 1));
+    const std::string pid = std::to_string(node.process->pid());
+    std::string child;
+    std::ifstream("/proc/" + pid + "/task/" + pid + "/children") >> child;
+    std::ifstream file("/proc/" + child + "/cmdline", std::ios::binary);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+    const auto at = std::ranges::find(words, "--memory");
+    ASSERT_LT(at - words.begin(), std::ssize(words) - 1);
+    std::ifstream meminfo("/proc/meminfo");
+    std::string name;
+    std::uint64_t kibibytes = 0;
+    meminfo >> name >> kibibytes;
+    ASSERT_EQ(name, "MemTotal:");
+    EXPECT_GT(std::stoull(*(at + 1)), 0U);
+    EXPECT_LE(std::stoull(*(at + 1)), kibibytes * 1024 / 2);
 }
 
 TEST_F(ServeTogether, AllProcessesOfOneMachineNeedTheKey) {
