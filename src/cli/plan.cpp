@@ -200,25 +200,27 @@ private:
 
 Result<void> plan_serving(const PlanOptions& options) {
     CHAOS_TRY(const ServedModel model, read_model(options));
-    CHAOS_TRY(DevicesFile file, read_devices(options.devices));
+    CHAOS_TRY(const DevicesFile file, read_devices(options.devices));
     const std::size_t longest = static_cast<std::size_t>(model.config.max_context);
     if (options.context > longest)
         return Error{"the model was made for " + std::to_string(longest) + " tokens, not " +
                      std::to_string(options.context)};
-    plan::TensorRequest request = infer::tensor_request(
-        model.config, model.tensors,
-        {.context = options.context > 0 ? options.context : std::min(longest, usual_context_tokens),
-         .sequences = options.parallel,
-         .batch = tensor::batch_tokens},
-        file.devices.size());
-    request.devices = std::move(file.devices);
-    request.links = std::move(file.links);
-    if (!options.exchanges.empty()) {
-        CHAOS_TRY(request.exchanges, exchanges_of(options.exchanges));
-    }
-    CHAOS_TRY(const plan::TensorPlan plan, plan_tensor(request));
-    const sim::ServingOutcome simulated = sim::simulate_serving(request, plan, simulated_tokens);
-    const Shown shown(model, request, plan, simulated);
+    CHAOS_TRY(const auto exchanges, exchanges_of(options.exchanges));
+    // As nodes do it.
+    CHAOS_TRY(const tensor::PromptPlan planned, tensor::plan_prompts(options.parallel, [&](std::size_t batch) {
+                  plan::TensorRequest request = infer::tensor_request(
+                      model.config, model.tensors,
+                      {.context = options.context > 0 ? options.context : std::min(longest, usual_context_tokens),
+                       .sequences = options.parallel,
+                       .batch = batch},
+                      file.devices.size());
+                  request.devices = file.devices;
+                  request.links = file.links;
+                  if (!exchanges.empty()) request.exchanges = exchanges;
+                  return request;
+              }));
+    const sim::ServingOutcome simulated = sim::simulate_serving(planned.request, planned.plan, simulated_tokens);
+    const Shown shown(model, planned.request, planned.plan, simulated);
     if (options.json)
         shown.print_json();
     else

@@ -155,53 +155,47 @@ plan::TensorRequest request_for(const infer::Config& config, std::span<const inf
     return request;
 }
 
-// By so many tokens of prompts at once as the division says.
-Result<plan::TensorPlan> plan_once(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
-                                   const std::vector<Fact>& facts, bool everyone, const wire::Division& division) {
-    plan::TensorRequest request = request_for(config, tensors, facts, division);
-    request.everyone = everyone;
+Result<plan::TensorPlan> plan_once(plan::TensorRequest request) {
     auto planned = plan::plan_tensor(request);
     // One that has no room for any part must not keep the others from theirs.
-    if (!planned && everyone) {
+    if (!planned && request.everyone) {
         request.everyone = false;
         planned = plan::plan_tensor(request);
     }
     return planned;
 }
 
-// All compute prompts in the same pieces: many tokens at once, and by halves, so that the sums of one travel while the
-// other is computed; but fewer where that leaves somebody no room for its weights, who then streamed them once for
-// each half.
-Result<plan::TensorPlan> plan_prompts(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
-                                      const std::vector<Fact>& facts, bool everyone, wire::Division& division) {
-    const std::size_t least = infer::Scheduler::min_batch(division.sequences());
+}  // namespace
+
+Result<PromptPlan> plan_prompts(std::size_t sequences,
+                                const std::function<plan::TensorRequest(std::size_t batch)>& request_of) {
+    const std::size_t least = infer::Scheduler::min_batch(sequences);
     const std::size_t many = std::max(least, batch_tokens);
-    division.set_batch(many);
-    division.set_halves(true);
-    auto planned = plan_once(config, tensors, facts, everyone, division);
-    if (std::ranges::none_of(facts, [](const Fact& each) { return each.able.memory_bytes() > 0; })) return planned;
-    wire::Division few = division;
-    few.set_batch(least);
-    few.set_halves(false);
-    auto lean = plan_once(config, tensors, facts, everyone, few);
+    const auto plan_for = [&](std::size_t batch, bool halves) -> Result<PromptPlan> {
+        PromptPlan planned{.request = request_of(batch), .plan = {}, .batch = batch, .halves = halves};
+        CHAOS_TRY(planned.plan, plan_once(planned.request));
+        return planned;
+    };
+    auto full = plan_for(many, true);
+    const bool limited = std::ranges::any_of(
+        request_of(many).devices, [](const plan::TensorDevice& each) { return each.memory_bytes != plan::unlimited; });
+    if (!limited) return full;
+    auto lean = plan_for(least, false);
     const auto streams = [](const plan::TensorShare& each) { return each.streamed_bytes > 0; };
-    const bool fits = planned && std::ranges::none_of(planned->shares, streams) &&
-                      (!lean || planned->predicted_ns <= lean->predicted_ns);
+    const bool fits = full && std::ranges::none_of(full->plan.shares, streams) &&
+                      (!lean || full->plan.predicted_ns <= lean->plan.predicted_ns);
     const std::string at_once = " tokens at once";
     if (fits || !lean) {
-        if (planned)
-            planned->reasons.push_back("prompts: " + std::to_string(many) + at_once +
-                                       ", by halves: whoever computes has room for both beside its weights");
-        return planned;
+        if (full)
+            full->plan.reasons.push_back("prompts: " + std::to_string(many) + at_once +
+                                         ", by halves: whoever computes has room for both beside its weights");
+        return full;
     }
-    division = few;
-    lean->reasons.push_back("prompts: " + std::to_string(least) + at_once +
-                            ", not by halves: somebody has no room for " + std::to_string(many) +
-                            " beside its weights");
+    lean->plan.reasons.push_back("prompts: " + std::to_string(least) + at_once +
+                                 ", not by halves: somebody has no room for " + std::to_string(many) +
+                                 " beside its weights");
     return lean;
 }
-
-}  // namespace
 
 Result<Divided> divide(const infer::Config& config, std::span<const infer::PackedTensor> tensors,
                        std::vector<Fact> facts, NodeId leader, bool everyone) {
@@ -212,7 +206,15 @@ Result<Divided> divide(const infer::Config& config, std::span<const infer::Packe
         std::ranges::min(facts, {}, [](const Fact& each) { return each.able.context(); }).able.context());
     division.set_sequences(
         std::ranges::min(facts, {}, [](const Fact& each) { return each.able.sequences(); }).able.sequences());
-    CHAOS_TRY(divided.plan, plan_prompts(config, tensors, facts, everyone, division));
+    CHAOS_TRY(PromptPlan planned, plan_prompts(division.sequences(), [&](std::size_t batch) {
+                  division.set_batch(batch);
+                  plan::TensorRequest request = request_for(config, tensors, facts, division);
+                  request.everyone = everyone;
+                  return request;
+              }));
+    division.set_batch(planned.batch);
+    division.set_halves(planned.halves);
+    divided.plan = std::move(planned.plan);
     const plan::TensorPlan& plan = divided.plan;
     for (const Fact& fact : facts) divided.nodes.push_back(fact.node);
 

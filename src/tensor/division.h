@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -23,6 +24,18 @@ using cluster::NodeId;
 
 // Computed at once: more are hardly faster, and take memory for what they add up.
 inline constexpr std::size_t batch_tokens = 64;
+
+// A plan, and in which pieces prompts are computed by it.
+struct PromptPlan {
+    plan::TensorRequest request;
+    plan::TensorPlan plan;
+    std::size_t batch = 0;  // tokens at once
+    bool halves = false;    // the sums of one half travel while the other is computed
+};
+// All compute prompts in the same pieces: many tokens at once, by halves; but fewer where that leaves somebody no room
+// for its weights, who then streamed them once for each half. `request_of` so many tokens at once.
+[[nodiscard]] Result<PromptPlan> plan_prompts(std::size_t sequences,
+                                              const std::function<plan::TensorRequest(std::size_t batch)>& request_of);
 
 // Whether what a member says of itself can be planned with, or why not.
 [[nodiscard]] Result<void> check_able(const infer::Config& config, const wire::Able& able);

@@ -44,6 +44,8 @@ TEST(Plan, ALargeModelOnEightSmallDevices) {
     EXPECT_THAT(shown.out, HasSubstr("pi8 "));
     EXPECT_THAT(shown.out, HasSubstr("8 of 8 devices: "));
     EXPECT_THAT(shown.out, HasSubstr("ms per token, simulated "));
+    // Nodes would compute prompts so: all of them stream.
+    EXPECT_THAT(shown.out, HasSubstr("tokens at once, not by halves: somebody has no room for 64"));
     std::vector<std::string> with_json = command;
     with_json.emplace_back("--json");
     const Outcome said = run_chaos(with_json, folder.path());
