@@ -1,5 +1,7 @@
 // Three nodes; a client of one of them reads a text while another is killed (SIGKILL), frozen (SIGSTOP) or leaves
-// (SIGTERM), or while a fourth comes. In turn each of them has the client, leads, or is the one that goes.
+// (SIGTERM), or while a fourth comes, with the model's files or without: then it gets its slice from the others. In
+// turn each of them has the client, leads, or is the one that goes. Last, the client is one of a fourth that computes
+// nothing, and passes on what it is asked, while one of the three is killed.
 //
 // What a client waits is the end of the longest pause after the event: tokens that were on their way still come. It is
 // counted from the event where somebody is lost, and from the token before the pause where somebody comes or leaves,
@@ -52,8 +54,11 @@ public:
     // Somebody is lost or leaves, by a signal. How long the client waited.
     [[nodiscard]] Result<double> lose(int signal);
     // Somebody comes in the middle of one text, and leaves in the middle of the next.
-    [[nodiscard]] Result<double> join();
+    enum class Files { here, with_others };
+    [[nodiscard]] Result<double> join(Files files);
     [[nodiscard]] Result<double> let_leave();
+    // Somebody is killed in the middle of a text that a fourth passes on.
+    [[nodiscard]] Result<double> lose_beside_a_fourth();
 
     [[nodiscard]] std::size_t texts() const { return texts_; }
     [[nodiscard]] std::size_t same() const { return same_; }
@@ -63,7 +68,8 @@ private:
     [[nodiscard]] NodeStart node(std::size_t place) const;
     [[nodiscard]] static nlohmann::json request() { return some_text(1, 8, text_tokens); }
     [[nodiscard]] Result<Stream> begin_text(const ServedNode& at);
-    [[nodiscard]] Result<void> end_text(Stream& stream, const ServedNode& at, std::size_t others);
+    [[nodiscard]] Result<void> end_text(Stream& stream, const ServedNode& computes, std::size_t others);
+    [[nodiscard]] Result<void> start_again(std::size_t place, const ServedNode& by);
 
     fs::path folder_;
     std::string undisturbed_;
@@ -105,9 +111,9 @@ Result<Stream> Healing::begin_text(const ServedNode& at) {
     return stream;
 }
 
-// Until the client's node computes with so many others, and some tokens more.
-Result<void> Healing::end_text(Stream& stream, const ServedNode& at, std::size_t others) {
-    while (!stream.done() && !at.is_with(others)) CHAOS_CHECK(stream.receive());
+// Until a node computes with so many others, and some tokens more.
+Result<void> Healing::end_text(Stream& stream, const ServedNode& computes, std::size_t others) {
+    while (!stream.done() && !computes.is_with(others)) CHAOS_CHECK(stream.receive());
     CHAOS_CHECK(stream.receive_tokens(stream.tokens().size() + tokens_after));
     ++texts_;
     if (stream.done()) return Error{"the text was over before anybody had come or gone"};
@@ -143,22 +149,49 @@ Result<double> Healing::lose(int signal) {
     if (signal == SIGSTOP) {
         nodes_[victim].process().signal(SIGCONT);
     } else {
-        nodes_[victim].process().kill();
-        nodes_[victim].process().wait();
-        NodeStart start = node(victim);
-        start.join = {at.address()};
-        CHAOS_TRY(nodes_[victim], ServedNode::start(start));
+        CHAOS_CHECK(start_again(victim, at));
     }
     for (const ServedNode& each : nodes_) CHAOS_CHECK(each.wait_until_with(members - 1));
     return longest_pause(stream, when).second - when;
 }
 
-Result<double> Healing::join() {
+Result<void> Healing::start_again(std::size_t place, const ServedNode& by) {
+    nodes_[place].process().kill();
+    nodes_[place].process().wait();
+    NodeStart start = node(place);
+    start.join = {by.address()};
+    CHAOS_TRY(nodes_[place], ServedNode::start(start));
+    return {};
+}
+
+Result<double> Healing::lose_beside_a_fourth() {
+    const std::size_t victim = event_++ % members;
+    const ServedNode& at = nodes_[(victim + 1) % members];
+    // It offers fewer texts at once than the others write.
+    NodeStart start = node(members);
+    start.model.clear();
+    start.join = {at.address()};
+    *(std::ranges::find(start.more, "--parallel") + 1) = "1";
+    CHAOS_TRY(ServedNode fourth, ServedNode::start(start));
+    CHAOS_TRY(Stream stream, begin_text(fourth));
+    const double when = seconds_now();
+    nodes_[victim].process().signal(SIGKILL);
+    CHAOS_CHECK(end_text(stream, at, members - 2));
+    CHAOS_CHECK(start_again(victim, at));
+    for (const ServedNode& each : nodes_) CHAOS_CHECK(each.wait_until_with(members - 1));
+    return longest_pause(stream, when).second - when;
+}
+
+Result<double> Healing::join(Files files) {
     const ServedNode& at = nodes_[event_++ % members];
     CHAOS_TRY(Stream stream, begin_text(at));
     const double when = seconds_now();
     NodeStart start = node(members);
     start.join = {at.address()};
+    if (files == Files::with_others) {
+        start.model.clear();
+        fs::remove_all(folder_ / start.name);  // what it got before
+    }
     CHAOS_TRY(ServedNode fourth, ServedNode::launch(start));
     fourth_.push_back(std::move(fourth));
     CHAOS_CHECK(end_text(stream, at, members));
@@ -200,17 +233,29 @@ Result<void> measure_healing(const Wish& wish, Findings& findings) {
         }
         report(kind, waits);
     }
-    Waits joins;
-    Waits leaves;
-    for (std::size_t i = 0; i < (wish.quick ? 2U : 10U); ++i) {
-        CHAOS_TRY(const double joined, healing.join());
-        CHAOS_TRY(const double left, healing.let_leave());
-        joins.seconds.push_back(joined);
-        leaves.seconds.push_back(left);
-        std::fprintf(stderr, "  join %zu: a pause of %.0f ms; leave: %.0f ms\n", i + 1, joined * 1e3, left * 1e3);
+    const std::size_t others = wish.quick ? 2 : 10;
+    for (const auto& [kind, files] :
+         {std::pair{std::string(), Healing::Files::here}, {"fetched_", Healing::Files::with_others}}) {
+        Waits joins;
+        Waits leaves;
+        for (std::size_t i = 0; i < others; ++i) {
+            CHAOS_TRY(const double joined, healing.join(files));
+            CHAOS_TRY(const double left, healing.let_leave());
+            joins.seconds.push_back(joined);
+            leaves.seconds.push_back(left);
+            std::fprintf(stderr, "  %sjoin %zu: a pause of %.0f ms; leave: %.0f ms\n", kind.c_str(), i + 1,
+                         joined * 1e3, left * 1e3);
+        }
+        report(kind + "join", joins);
+        report(kind + "leave", leaves);
     }
-    report("join", joins);
-    report("leave", leaves);
+    Waits passed_on;
+    for (std::size_t i = 0; i < others; ++i) {
+        CHAOS_TRY(const double waited, healing.lose_beside_a_fourth());
+        passed_on.seconds.push_back(waited);
+        std::fprintf(stderr, "  passed_on_kill %zu: the next token after %.0f ms\n", i + 1, waited * 1e3);
+    }
+    report("passed_on_kill", passed_on);
     findings.add("healed_texts", static_cast<double>(healing.texts()), 0);
     findings.add("healed_texts_same", static_cast<double>(healing.same()), 0, std::to_string(healing.texts()));
     return {};

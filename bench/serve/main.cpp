@@ -12,7 +12,7 @@
 //   memory     what a process has at most beside its weights, which it reads from its own file or gets from another
 //              node; and four that may each have a quarter of the weights' bytes for everything.
 //                                                                             memory_beside_weights_mb <= 60,
-//                                                                             memory_four_of_budget <= 1.1
+//                                                                             memory_four_of_budget <= 1.0
 //   healing    members are killed, frozen, come and leave while a text is written: it goes on as if nothing had been,
 //              and how long the client waits.                                 healed_texts, ..._next_token_ms_p50, p99
 //   forecast   what the plan said a token would take against what it took, over ten settings of the testbed.

@@ -89,7 +89,7 @@ Result<void> measure_four(const fs::path& model, const fs::path& folder, Finding
                      static_cast<double>(memory.file_bytes) / megabyte);
         worst = std::max(worst, static_cast<double>(memory.peak_bytes) / static_cast<double>(budget));
     }
-    findings.add("memory_four_of_budget", worst, 3, "<= 1.1");
+    findings.add("memory_four_of_budget", worst, 3, "<= 1.0");
     return {};
 }
 
