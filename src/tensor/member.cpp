@@ -95,11 +95,52 @@ Member::~Member() {
 
 Result<void> Member::start() {
     CHAOS_CHECK(member_.start());
-    if (options_.join.empty())
+    if (!options_.join.empty())
+        member_.join(options_.join);
+    else if (options_.others.empty())
         member_.found(1, false);
     else
-        member_.join(options_.join);
+        begin_again();
     return {};
+}
+
+void Member::begin_again() {
+    note("asks for the cluster that it was in; founds one if none of its members answers");
+    beginning_ = std::make_unique<Beginning>(
+        loop_, member_.id(), member_.address(), options_.others,
+        Beginning::Callbacks{.dial = [this](const std::string& address) { member_.links().dial(NodeId{}, address); },
+                             .linked = [this] { return member_.links().peers(); },
+                             .send =
+                                 [this](NodeId to, const wire::Beginning& beginning) {
+                                     wire::Work message;
+                                     *message.mutable_beginning() = beginning;
+                                     send(to, message);
+                                 },
+                             .join =
+                                 [this](NodeId node, const std::string& address) {
+                                     member_.tell(cluster::JoinCommand{.contacts = {{.node = node, .address = address}}});
+                                     // It may be gone before this node is in.
+                                     member_.join(options_.others);
+                                 },
+                             .found =
+                                 [this] {
+                                     note("none of them answers: it founds a cluster");
+                                     member_.found(1, false);
+                                 }});
+}
+
+void Member::received_beginning(NodeId from, const wire::Beginning& message) {
+    if (message.asks()) {
+        const ViewPtr view = member_.core().view();
+        wire::Work answer;
+        const bool is_in = view != nullptr && view->is_active(member_.id());
+        answer.mutable_beginning()->set_is_in(is_in);
+        answer.mutable_beginning()->set_founds(beginning_ != nullptr && !beginning_->over());
+        answer.mutable_beginning()->set_joins(beginning_ != nullptr && beginning_->over() && !is_in);
+        answer.mutable_beginning()->set_address(member_.address());
+        send(from, answer);
+    }
+    if (beginning_ != nullptr) beginning_->received(from, message);
 }
 
 Result<void> Member::run() {
@@ -191,6 +232,7 @@ void Member::link_up(NodeId peer) {
     session_.link_up(peer);
 }
 void Member::link_down(NodeId peer) {
+    if (beginning_ != nullptr) beginning_->link_down(peer);
     echoes_.link_down(peer);
     holdings_.link_down(peer);
     session_.link_down(peer);
@@ -201,6 +243,7 @@ void Member::received(NodeId from, std::span<const std::uint8_t> message) {
     if (work->has_round()) return rounds_.received(from, work->round());
     if (work->has_echo()) return echoes_.received(from, work->echo());
     if (work->has_units()) return holdings_.received(from, work->units());
+    if (work->has_beginning()) return received_beginning(from, work->beginning());
     if (work->has_relayed()) return relay_.received(from, work->relayed());
     if (work->has_model_ask()) {
         wire::Work answer;

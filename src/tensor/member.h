@@ -9,6 +9,7 @@
 #include "live/member.h"
 #include "net/signer.h"
 #include "net/transfers.h"
+#include "tensor/beginning.h"
 #include "tensor/echoes.h"
 #include "tensor/exchange.h"
 #include "tensor/gateway.h"
@@ -30,6 +31,8 @@ namespace chaos::tensor {
 struct MemberOptions {
     live::Options live;             // `folder` stays empty: nothing that was agreed outlives the cluster
     std::vector<std::string> join;  // by whom; none: begin alone
+    // Without `join`: where others were when this node ran last. It is alone only where none of them is in a cluster.
+    std::vector<std::string> others;
     SessionOptions session;
     std::string name;  // of the model, for people; its identity is what others are refused by that compute another
 };
@@ -88,6 +91,8 @@ private:
 
     bool send(NodeId to, const wire::Work& message);
     [[nodiscard]] bool is_alone() const;
+    void begin_again();
+    void received_beginning(NodeId from, const wire::Beginning& message);
     void go();
     void end(Result<void> how);
 
@@ -109,6 +114,7 @@ private:
     Relay relay_;
     Session session_;
     bool leaving_ = false;
+    std::unique_ptr<Beginning> beginning_;
     std::optional<Result<void>> ended_;
 };
 
