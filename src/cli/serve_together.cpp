@@ -1,5 +1,6 @@
 // chaos serve --dir, --join, --local: a model that several nodes compute together; each of them answers.
 #include "cli/chat_model.h"
+#include "cli/kept_cluster.h"
 #include "cli/progress.h"
 #include "cli/quantities.h"
 #include "cli/serving.h"
@@ -20,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -42,6 +44,7 @@ struct Opened {
     tensor::Source source;
     infer::ModelFile model;  // whose weights need not all be here
     std::function<Result<infer::ModelFile>()> again;
+    bool whole = false;  // they are
 };
 
 // Its files lie here.
@@ -67,15 +70,15 @@ Result<Opened> open_files(const ServeOptions& options, const fs::path& dir) {
                              .files = std::shared_ptr<const infer::UnitSource>(files, &*files->units),
                              .image = nullptr},
                   .model = std::move(again),
-                  .again = [path = options.model] { return infer::ModelFile::open(path); }};
+                  .again = [path = options.model] { return infer::ModelFile::open(path); },
+                  .whole = true};
 }
 
 // Others have it.
-Result<Opened> ask_others(const ServeOptions& options, const fs::path& dir, const node::Identity& identity) {
-    if (options.join.empty())
-        return Error{"name a model; or, with --join, a node that has it: then this one gets its part from there"};
+Result<Opened> ask_others(const ServeOptions& options, const std::vector<std::string>& addresses, const fs::path& dir,
+                          const node::Identity& identity) {
     boost::asio::io_context loop{1};
-    tensor::EnquiryOptions enquiry{.addresses = options.join, .links = {}, .folder = dir / "models"};
+    tensor::EnquiryOptions enquiry{.addresses = addresses, .links = {}, .folder = dir / "models"};
     CHAOS_TRY(enquiry.limit_bytes, cache_limit_bytes(options.compute.memory));
     enquiry.note = say;
     CHAOS_TRY(tensor::FoundModel found, tensor::find_model(loop, identity.key, identity.credential, enquiry));
@@ -83,7 +86,37 @@ Result<Opened> ask_others(const ServeOptions& options, const fs::path& dir, cons
     return Opened{.name = found.name,
                   .source = {.manifest = found.image->manifest(), .files = nullptr, .image = found.image},
                   .model = std::move(model),
-                  .again = [image = found.image] { return image->open_model(); }};
+                  .again = [image = found.image] { return image->open_model(); },
+                  .whole = false};
+}
+
+// Without MODEL's files: from this node's own disk, or from others. `known` are others of the last time.
+Result<Opened> open_without_files(const ServeOptions& options, const std::optional<KeptCluster>& known,
+                                  const fs::path& dir, const node::Identity& identity) {
+    std::vector<std::string> addresses = options.join;
+    if (addresses.empty()) {
+        CHAOS_TRY(const std::uint64_t limit_bytes, cache_limit_bytes(options.compute.memory));
+        CHAOS_TRY(const auto kept, open_kept_model(dir, options.model.string(),
+                                                   known ? std::optional(known->model) : std::nullopt, limit_bytes));
+        if (kept) {
+            if (!kept->whole && (!known || known->addresses.empty()))
+                return Error{(dir / "models").string() + " has only a part of " + kept->name +
+                             ": name a node that has the rest by --join, or the model's files"};
+            CHAOS_TRY(infer::ModelFile model, kept->image->open_model());
+            return Opened{.name = kept->name,
+                          .source = {.manifest = kept->image->manifest(), .files = nullptr, .image = kept->image},
+                          .model = std::move(model),
+                          .again = [image = kept->image] { return image->open_model(); },
+                          .whole = kept->whole};
+        }
+    }
+    if (!options.model.empty() && options.join.empty())
+        return Error{"there is no model " + options.model.string() + ", neither its files nor a copy in " +
+                     (dir / "models").string()};
+    if (known) addresses.insert(addresses.end(), known->addresses.begin(), known->addresses.end());
+    if (addresses.empty())
+        return Error{"name a model; or, with --join, a node that has it: then this one gets its part from there"};
+    return ask_others(options, addresses, dir, identity);
 }
 
 // Whoever joins has the model that the others serve. Where nobody answers yet, somebody may later.
@@ -181,26 +214,20 @@ private:
 
 // What the others of --local are told.
 std::vector<std::string> words_for(const ServeOptions& options, const fs::path& dir, std::size_t number,
-                                   const std::string& address, const KeyFile& keys) {
-    std::vector<std::string> words = {"chaos",
-                                      "serve",
-                                      options.model.string(),
-                                      "--dir",
-                                      (dir / ("local-" + std::to_string(number))).string(),
-                                      "--listen",
-                                      "127.0.0.1:0",
-                                      "--join",
-                                      address,
-                                      "--parallel",
-                                      std::to_string(options.compute.parallel),
-                                      "--detect-ms",
-                                      std::to_string(options.detect_ms),
+                                   const std::string& address, const KeyFile& keys, bool has_files) {
+    std::vector<std::string> words = {"chaos",       "serve",
+                                      "--dir",       (dir / ("local-" + std::to_string(number))).string(),
+                                      "--listen",    "127.0.0.1:0",
+                                      "--join",      address,
+                                      "--parallel",  std::to_string(options.compute.parallel),
+                                      "--detect-ms", std::to_string(options.detect_ms),
                                       "--everyone"};
     const auto add = [&](const std::string& name, const std::string& value) {
         if (value.empty()) return;
         words.push_back(name);
         words.push_back(value);
     };
+    if (has_files) words.insert(words.begin() + 2, options.model.string());
     add("--threads", options.compute.threads > 0 ? std::to_string(options.compute.threads) : "");
     add("--context", options.compute.context > 0 ? std::to_string(options.compute.context) : "");
     add("--memory", options.compute.memory.budget);
@@ -258,16 +285,31 @@ Result<void> serve_together(const ServeOptions& given) {
                                                                 .certificate = options.certificate,
                                                                 .institution = options.institution,
                                                                 .may_make_institution = options.join.empty()}));
-    CHAOS_TRY(Opened opened, options.model.empty() ? ask_others(options, dir, identity) : open_files(options, dir));
+    std::optional<KeptCluster> known = read_kept_cluster(dir);
+    std::error_code error;
+    const bool has_files = !options.model.empty() && fs::exists(options.model, error);
+    // A path that is wrong is said as that.
+    const bool may_be_a_name = options.join.empty() && !options.model.has_parent_path();
+    CHAOS_TRY(Opened opened, options.model.empty() || (!has_files && may_be_a_name)
+                                 ? open_without_files(options, known, dir, identity)
+                                 : open_files(options, dir));
     CHAOS_CHECK(check_model(options, opened, identity));
+    KeptCluster cluster{.model = infer::identity_of(opened.source.manifest), .addresses = {}};
+    if (known && known->model == cluster.model) cluster.addresses = known->addresses;
     tensor::Subject subject{.config = opened.model.config(), .tensors = infer::packed_tensors(opened.model)};
     CHAOS_TRY(auto tokenizer, infer::tokenizer_of(opened.model));
     auto format = infer::chat_format_of(opened.model);
     CHAOS_TRY(const auto how, how_to_answer(subject.config, opened.name, options.compute));
     CHAOS_TRY(const OpenService open, open_service(options));
 
+    const std::vector<std::string>& contacts = options.join.empty() ? cluster.addresses : options.join;
     tensor::MemberOptions member_options = options_of(
-        options, how, options.address.empty() ? net::address_for_others(open.url, options.join) : options.address);
+        options, how, options.address.empty() ? net::address_for_others(open.url, contacts) : options.address);
+    // Whoever was named may be gone; and who has only a part of the model is of no use alone.
+    std::vector<std::string>& asked =
+        options.join.empty() && opened.whole ? member_options.others : member_options.join;
+    for (const std::string& address : cluster.addresses)
+        if (std::ranges::find(asked, address) == asked.end()) asked.push_back(address);
     member_options.name = opened.name;
     CHAOS_CHECK(measure(options, subject, member_options.session));
     boost::asio::io_context loop{1};
@@ -296,6 +338,14 @@ Result<void> serve_together(const ServeOptions& given) {
             .disk_bytes_per_s = loaded->forecast ? static_cast<std::uint64_t>(loaded->forecast->disk_bytes_per_s) : 0,
             .owner = loaded};
     };
+    // Where there is nobody else any more, those who were there last may come back.
+    const auto keep_others = [&cluster, &dir,
+                              self = net::node_id(identity.key.public_key())](const cluster::View& view) {
+        std::vector<std::string> addresses = addresses_of(view, self);
+        if (addresses.empty() || addresses == cluster.addresses) return;
+        cluster.addresses = std::move(addresses);
+        if (const auto kept = keep_cluster(dir, cluster); !kept) say(kept.error().message);
+    };
     tensor::Member member(loop, identity.key, identity.credential, member_options, subject, opened.source,
                           {.load = load,
                            .whole =
@@ -312,7 +362,8 @@ Result<void> serve_together(const ServeOptions& given) {
                                    if (control != nullptr) control->note(text);
                                },
                            .adopted =
-                               [&control](const cluster::ViewPtr& view) {
+                               [&](const cluster::ViewPtr& view) {
+                                   keep_others(*view);
                                    if (control != nullptr) control->adopted(view);
                                }});
     generator =
@@ -329,8 +380,8 @@ Result<void> serve_together(const ServeOptions& given) {
     if (options.local > 1) {
         CHAOS_TRY(const KeyFile keys, KeyFile::make(open.keys));
         for (std::size_t number = 1; number < options.local; ++number)
-            CHAOS_CHECK(
-                others.start(words_for(options, dir, number, member.live().address(), keys), keys.descriptor()));
+            CHAOS_CHECK(others.start(words_for(options, dir, number, member.live().address(), keys, has_files),
+                                     keys.descriptor()));
     }
     const Serving serving(*open.service, [&member] { member.leave(); });
     return member.run();

@@ -113,6 +113,17 @@ Result<std::optional<Manifest>> Image::kept_manifest(const fs::path& folder, con
     return std::optional(std::move(*manifest));
 }
 
+Result<std::string> Image::kept_name(const fs::path& folder, const Digest& identity) {
+    const fs::path path = folder / hex(identity) / "name";
+    std::error_code error;
+    if (!fs::exists(path, error)) return hex(identity).substr(0, 8);
+    return read_file(path);
+}
+
+Result<void> Image::keep_name(const std::string& name) const {
+    return write_file_atomically(folder_ / "name", name);
+}
+
 Result<std::unique_ptr<Image>> Image::open(const fs::path& folder, Manifest manifest, std::uint64_t limit_bytes) {
     std::unique_ptr<Image> image(new Image);
     image->store_ = folder;

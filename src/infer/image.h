@@ -3,6 +3,7 @@
 //   <folder>/<identity>/manifest      what the model is (manifest.h)
 //                      /image         all units at their places; a sparse file, with holes for what is not here
 //                      /here          one byte for each unit: 1 if it is here
+//                      /name          for people
 //                      /tokenizer.json, ...: its texts, for who reads files
 //
 // A unit counts as here once its bytes are with the operating system, after its hash was compared. That outlives the
@@ -43,6 +44,9 @@ class Image final : public UnitSource {
 public:
     // The manifest of a model that was here before; none where it was not.
     static Result<std::optional<Manifest>> kept_manifest(const std::filesystem::path& folder, const Digest& identity);
+    // What people call it: as it was named by keep_name(), or else by its identity.
+    static Result<std::string> kept_name(const std::filesystem::path& folder, const Digest& identity);
+    [[nodiscard]] Result<void> keep_name(const std::string& name) const;
     // The model's image, made where there is none. One process at a time.
     static Result<std::unique_ptr<Image>> open(const std::filesystem::path& folder, Manifest manifest,
                                                std::uint64_t limit_bytes = no_limit_bytes);

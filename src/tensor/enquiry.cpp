@@ -95,6 +95,7 @@ private:
         auto image = infer::Image::open(options_.folder, std::move(manifest), options_.limit_bytes);
         if (!image) return fail(image.error());
         image_ = std::move(*image);
+        if (const auto kept = image_->keep_name(served_.name); !kept) return fail(kept.error());
         const std::vector<bool> texts = infer::units_of_texts(image_->layout());
         infer::Pool pool{1};
         if (const auto checked = image_->check(texts, pool, {}); !checked) return fail(checked.error());

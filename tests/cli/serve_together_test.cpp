@@ -6,8 +6,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -29,13 +32,22 @@ protected:
     static constexpr const char* model = "models/llama3-shakespeare";
 
     // All of them compute, small as the model is.
-    Node start(const std::string& name, const std::vector<std::string>& more, bool files = true) {
-        std::vector<std::string> words = {"serve",     "--dir", name,          "--listen", "127.0.0.1:0",
-                                          "--threads", "1",     "--detect-ms", "500",      "--everyone"};
+    Node start(const std::string& name, const std::vector<std::string>& more, bool files = true,
+               std::uint16_t port = 0) {
+        return answering(launch(name, more, files, port));
+    }
+    std::unique_ptr<Process> launch(const std::string& name, const std::vector<std::string>& more, bool files,
+                                    std::uint16_t port) {
+        std::vector<std::string> words = {
+            "serve",     "--dir", name,          "--listen", "127.0.0.1:" + std::to_string(port),
+            "--threads", "1",     "--detect-ms", "500",      "--everyone"};
         if (files) words.insert(words.begin() + 1, shared(model).string());
         words.insert(words.end(), more.begin(), more.end());
+        return std::make_unique<Process>(words, folder_.path(), [this] { home(); });
+    }
+    static Node answering(std::unique_ptr<Process> process) {
         Node node;
-        node.process = std::make_unique<Process>(words, folder_.path(), [this] { home(); });
+        node.process = std::move(process);
         EXPECT_TRUE(node.process->wait_for_output("--join 127.0.0.1:")) << node.process->err;
         EXPECT_TRUE(node.process->wait_for_output("/v1")) << node.process->err;
         const std::size_t at = node.process->out.find("--join 127.0.0.1:") + 17;
@@ -53,6 +65,13 @@ protected:
         const int port = std::stoi(node.process->out.substr(at));
         EXPECT_TRUE(node.process->wait_for_output("http://127.0.0.1:" + std::to_string(port) + "/v1"));
         return static_cast<std::uint16_t>(port);
+    }
+    // Where nobody listens now.
+    static std::uint16_t free_port() {
+        boost::asio::io_context loop;
+        boost::asio::ip::tcp::acceptor acceptor(
+            loop, {boost::asio::ip::address_v4::loopback(), boost::asio::ip::port_type{0}});
+        return acceptor.local_endpoint().port();
     }
     // Until it computes with so many others.
     static ::testing::AssertionResult computes_with(const Node& node, std::size_t others) {
@@ -166,6 +185,57 @@ TEST_F(ServeTogether, OnlyOneNodeNeedsTheModelsFiles) {
     ASSERT_TRUE(computes_with(second, 1));
     EXPECT_EQ(text_of(second.port, 60), alone);
     EXPECT_EQ(second.process->out.find("of the model from others"), std::string::npos) << second.process->out;
+}
+
+// Two of them have all of the model on their disks, and the node with its files does not come back.
+TEST_F(ServeTogether, ACopyOfTheModelIsEnoughToBegin) {
+    std::string alone;
+    {
+        const Node first = start("a", {});
+        alone = text_of(first.port, 60);
+        const Node second = start("b", joining(first), false);
+        ASSERT_TRUE(second.process->wait_for_output("has all of the model")) << second.process->out;
+    }
+    const Node second = start("b", {}, false);
+    EXPECT_EQ(text_of(second.port, 60), alone);
+    const Node third = start("c", joining(second), false);
+    ASSERT_TRUE(computes_with(third, 1));
+    EXPECT_EQ(text_of(third.port, 60), alone);
+}
+
+TEST_F(ServeTogether, WhoHasOnlyAPartOfTheModelAndNobodyElseSaysSo) {
+    Process nothing({"serve", "--dir", "a", "--listen", "127.0.0.1:0"}, folder_.path(), [this] { home(); });
+    EXPECT_EQ(nothing.wait(), 2);
+    EXPECT_THAT(nothing.err, testing::HasSubstr("name a model; or, with --join"));
+    Process unknown({"serve", "shakespeare", "--dir", "a", "--listen", "127.0.0.1:0"}, folder_.path(),
+                    [this] { home(); });
+    EXPECT_EQ(unknown.wait(), 2);
+    EXPECT_THAT(unknown.err, testing::HasSubstr("there is no model shakespeare"));
+}
+
+// One line of a service file is right for every start.
+TEST_F(ServeTogether, WhoStartsAgainFindsItsClusterByItself) {
+    const std::array ports = {free_port(), free_port()};
+    Node first = start("a", {}, true, ports[0]);
+    Node second = start("b", joining(first), true, ports[1]);
+    ASSERT_TRUE(computes_with(second, 1));
+    first.process->signal(SIGKILL);
+    (void)first.process->wait();
+    first = start("a", {}, true, ports[0]);
+    EXPECT_TRUE(computes_with(first, 1));
+    EXPECT_EQ(first.process->out.find("founds a cluster\n"), std::string::npos) << first.process->out;
+    // All were down, and come back at once.
+    for (const Node* node : {&first, &second}) {
+        node->process->signal(SIGKILL);
+        (void)node->process->wait();
+    }
+    std::array<std::unique_ptr<Process>, 2> both;
+    both[0] = launch("a", {}, true, ports[0]);
+    both[1] = launch("b", {}, true, ports[1]);
+    first = answering(std::move(both[0]));
+    second = answering(std::move(both[1]));
+    EXPECT_TRUE(computes_with(first, 1));
+    EXPECT_TRUE(computes_with(second, 1));
 }
 
 TEST_F(ServeTogether, OneOfThemMayHaveLittleMemory) {
