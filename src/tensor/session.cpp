@@ -187,7 +187,9 @@ void Session::link_up(NodeId peer) {
     tell_able();
 }
 
+// A division may have been made as if there were no link with it.
 void Session::measured(NodeId) {
+    considered_.clear();
     tell_able();
     lead();
 }

@@ -37,7 +37,7 @@ SessionOptions options() {
 
 class Alone : public testing::Test {
 protected:
-    Alone() { adopt(1, leader); }
+    explicit Alone(const SessionOptions& how = options()) : options_(how) { adopt(1, leader); }
 
     void adopt(std::uint64_t epoch, NodeId longest_standing, const std::vector<cluster::MemberId>& more = {}) {
         auto view = std::make_shared<cluster::View>();
@@ -131,6 +131,7 @@ protected:
         infer::Slice slice;
         std::function<void(const Result<void>&)> done;
     };
+    SessionOptions options_;
     asio::io_context loop_{1};
     LinkExchange exchange_{loop_};
     std::vector<wire::Work> sent_;
@@ -149,7 +150,7 @@ protected:
         self,
         Subject{.config = infer::test::divisible_config(),
                 .tensors = infer::packed_tensors(infer::test::divisible_config(), infer::Format::f32)},
-        options(),
+        options_,
         {.send =
              [this](NodeId, const wire::Work& message) {
                  if (reachable_) sent_.push_back(message);
@@ -182,6 +183,31 @@ protected:
              }},
         std::make_shared<Gateway::Told>()};
 };
+
+// All compute.
+class Everybody : public Alone {
+protected:
+    Everybody()
+        : Alone([] {
+              SessionOptions all = options();
+              all.everyone = true;
+              all.speed = {.weight_bytes_per_s = 1'000'000'000,
+                           .prompt_bytes_per_s = 1'000'000'000,
+                           .call_ns = 100,
+                           .share_permille = 1000};
+              return all;
+          }()) {}
+};
+
+TEST_F(Everybody, WhoLeadsPlansAnewOnceItKnowsHowFarANeighbourIs) {
+    echoes_ = false;
+    adopt(2, self);
+    session_.received(leader, able(32, 0));
+    ASSERT_EQ(last_division().members_size(), 1) << notes_;
+    echoes_ = true;
+    session_.measured(leader);
+    EXPECT_EQ(last_division().members_size(), 2) << notes_;
+}
 
 // The leader computes alone, and tells it what clients of its own ask for.
 class Asker : public Alone {
