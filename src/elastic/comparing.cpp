@@ -18,6 +18,7 @@ void Joiner::look() {
     if (!running_) return;
     const std::optional<StateLabel> state = whole();
     if (!state || (looked_at_ && *looked_at_ == *state)) return;
+    if (!verified_ && applies_to_all_) return;  // what it was may still turn out to be right
     looked_at_ = state;
     if (verified_) return callbacks_.rolled(*state, look_record_);
     own_hashes_.clear();
@@ -90,7 +91,8 @@ void Joiner::compare() {
         for (Shard& shard : states_) shard.origin = shard.other = {};
         const StateLabel state = *looked_at_;
         const cluster::Name name = state::root_of(own_hashes_);
-        return callbacks_.synced(state, name);
+        callbacks_.synced(state, name);
+        return look();  // it may have gone on meanwhile
     }
 }
 

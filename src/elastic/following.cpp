@@ -16,9 +16,10 @@ constexpr std::uint64_t results_ahead = 2;
 // Asks for the results that shards need next, some steps ahead: of whoever gave them, or whoever is there.
 void Joiner::follow() {
     if (!running_) return;
+    const std::uint64_t ahead = applies_to_all_ ? results_ahead - 1 : results_ahead;
     for (std::uint32_t first = 0; first < states_.size();) {
         const Shard& begin = states_[first];
-        if (begin.stage != Shard::Stage::here || begin.asked_to >= begin.label.applied + results_ahead) {
+        if (begin.stage != Shard::Stage::here || begin.asked_to >= begin.label.applied + ahead) {
             ++first;
             continue;
         }
@@ -149,9 +150,9 @@ void Joiner::take_part(Fetch fetch) {
 }
 
 // Applies what fits. While shards are missing, each goes ahead as far as it can; once all are here, they go step by
-// step together.
+// step together; and once they were one state, by whole results.
 void Joiner::roll() {
-    if (!running_) return;
+    if (!running_ || applies_to_all_) return;
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
     bool all = true;
     for (const Shard& state : states_) {
@@ -185,8 +186,8 @@ void Joiner::roll() {
                 ++i;
                 continue;
             }
-            const bool next =
-                here && state.job == 0 && state.label.applied == part->step && (!all || part->step == least);
+            const bool next = here && !looked_at_ && state.job == 0 && state.label.applied == part->step &&
+                              (!all || part->step == least);
             if (!next) {
                 needed = needed || (here && state.label.applied <= part->step);
                 ++i;
@@ -209,9 +210,55 @@ void Joiner::roll() {
         callbacks_.note((*undone == NodeId{} || *undone == member_->id() ? "its own shards"
                                                                          : "shards of " + cluster::brief(*undone)) +
                         " are of a step that was undone: they are pulled again");
-    if (!lost) return;
-    follow();
-    pull();
+    if (lost) {
+        follow();
+        pull();
+    }
+    if (looked_at_ && !apply_to_all()) {
+        looked_at_.reset();
+        roll();
+    }
+}
+
+// The whole state goes one step further if all of that step's result is here, and nothing of it before: what is in
+// memory is one state all the time, and reported as such. False: the givers contradict each other about what that leads
+// to. Each shard goes by its own then, and what follows shows who was wrong.
+bool Joiner::apply_to_all() {
+    const std::optional<StateLabel> state = whole();
+    if (!state) return true;
+    std::vector<const Part*> by(states_.size(), nullptr);
+    const Part* any = nullptr;
+    bool same = true;
+    for (const Part& part : parts_) {
+        if (part.step != state->applied) continue;
+        if (any == nullptr) any = &part;
+        same = same && part.after == any->after;
+        std::fill_n(by.begin() + part.span.first, part.span.count, &part);
+    }
+    if (std::ranges::find(by, nullptr) != by.end()) return true;
+    if (!same) return false;
+    const StateLabel next{.applied = any->step + 1, .lineage = any->after};
+    applies_to_all_ = true;
+    look_record_ = any->record;
+    for (std::uint32_t first = 0; first < by.size();) {
+        std::uint32_t end = first;
+        for (; end < by.size() && by[end] == by[first]; ++end) advance(states_[end], *by[first]);
+        std::function<void()> then = [] {};
+        if (end == by.size())
+            then = [this, sync = sync_, alive = alive_] {
+                if (!*alive || sync != sync_) return;
+                applies_to_all_ = false;
+                look();
+                if (sync != sync_) return;
+                roll();
+                follow();
+            };
+        thread_.change(work_of(*by[first], {.first = first, .count = end - first}), std::move(then));
+        first = end;
+    }
+    std::erase_if(parts_, [&](const Part& part) { return part.step < next.applied; });
+    look();
+    return true;
 }
 
 // It belongs to another state than most donors have: its giver is not to be asked for the same again.
@@ -226,34 +273,40 @@ void Joiner::leave_out(const Part& part) {
     }
 }
 
+std::function<void()> Joiner::work_of(const Part& part, ShardSpan span) {
+    return [this, job = std::make_shared<Part>(part), span] {
+        if (trainer_.is_over(job->step)) return;
+        const state::FloatRange all = shards_.in_result(job->span);
+        const state::FloatRange range = shards_.in_result(span);
+        const std::span<const float> floats(reinterpret_cast<const float*>(job->content.bytes.get()),
+                                            job->content.count / sizeof(float));
+        shards_.apply(trainer_.run().optimizer, trainer_.engine().manifest(), job->record.scalars, span,
+                      floats.subspan(range.begin - all.begin, range.count()), trainer_.engine().arena());
+    };
+}
+
+void Joiner::advance(Shard& shard, const Part& part) {
+    shard.refusals = 0;
+    if (shard.origin == NodeId{}) shard.origin = part.donor;
+    if (shard.origin != part.donor) shard.other = part.donor;
+    shard.label = {.applied = part.step + 1, .lineage = part.after};
+}
+
 void Joiner::apply(const Part& part, ShardSpan span, std::uint64_t id) {
     const auto job = std::make_shared<Part>(part);
-    thread_.change(
-        [this, job, span] {
-            if (trainer_.is_over(job->step)) return;
-            const state::FloatRange all = shards_.in_result(job->span);
-            const state::FloatRange range = shards_.in_result(span);
-            const std::span<const float> floats(reinterpret_cast<const float*>(job->content.bytes.get()),
-                                                job->content.count / sizeof(float));
-            shards_.apply(trainer_.run().optimizer, trainer_.engine().manifest(), job->record.scalars, span,
-                          floats.subspan(range.begin - all.begin, range.count()), trainer_.engine().arena());
-        },
-        [this, job, span, id, sync = sync_, alive = alive_] {
-            if (!*alive || sync != sync_) return;
-            for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
-                if (states_[i].job != id) continue;
-                states_[i].job = 0;
-                states_[i].refusals = 0;
-                if (states_[i].origin == NodeId{}) states_[i].origin = job->donor;
-                if (states_[i].origin != job->donor) states_[i].other = job->donor;
-                states_[i].label = {.applied = job->step + 1, .lineage = job->after};
-            }
-            look_record_ = job->record;
-            look();
-            if (sync != sync_) return;
-            roll();
-            follow();
-        });
+    thread_.change(work_of(part, span), [this, job, span, id, sync = sync_, alive = alive_] {
+        if (!*alive || sync != sync_) return;
+        for (std::uint32_t i = span.first; i < span.first + span.count; ++i) {
+            if (states_[i].job != id) continue;
+            states_[i].job = 0;
+            advance(states_[i], *job);
+        }
+        look_record_ = job->record;
+        look();
+        if (sync != sync_) return;
+        roll();
+        follow();
+    });
 }
 
 }  // namespace chaos::elastic

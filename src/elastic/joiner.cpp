@@ -85,6 +85,7 @@ void Joiner::pause() {
 void Joiner::stop() {
     pause();
     ++sync_;
+    applies_to_all_ = false;
     followed_from_.clear();
     for (const Shard& state : states_)
         if (verified_) followed_from_.push_back(state.other == NodeId{} ? state.origin : NodeId{});

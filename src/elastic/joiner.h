@@ -28,6 +28,11 @@
 // so from f G / (T B) > N / (N + 1) on a pause is asked for; nobody could ever join over a link slower than results
 // otherwise.
 //
+// Once all of it was seen as one state it stays one: what is learnt in a step is applied when all of it is here, and
+// the step is reported when that begins. So whoever was let in holds, at any moment, the state that it told of, and can
+// go on from it should nobody else be left. That takes memory: the results of the next two steps are kept whole, and
+// one that is being applied counts as one of them.
+//
 // What this node held before counts: one that was away for a moment follows from where it stood.
 //
 // joiner.cpp: donors, and what holds it together; pulling.cpp, following.cpp, comparing.cpp, judging.cpp, pausing.cpp:
@@ -61,7 +66,7 @@ public:
     struct Callbacks {
         // The whole state is here, and is what the donors have.
         std::function<void(const StateLabel& state, const cluster::Name& root)> synced;
-        // After that: all of it is one step further.
+        // After that: all of it is one step further, once the compute thread is done with what it was given so far.
         std::function<void(const StateLabel& state, const state::StepRecord& record)> rolled;
         std::function<void(const std::string& text)> note;
     };
@@ -90,8 +95,11 @@ public:
     void proven() { followed_from_.clear(); }
     // What is in memory is this joiner's: from begin() to stop().
     [[nodiscard]] bool holds_state() const { return !states_.empty(); }
-    // What is in memory, where all of it is of one step.
+    // What is in memory, where all of it is of one step; or will be, when the compute thread is done with what it was
+    // given so far.
     [[nodiscard]] std::optional<StateLabel> whole() const;
+    // Likewise, where it is what the donors have.
+    [[nodiscard]] std::optional<StateLabel> compared() const { return verified_ ? whole() : std::nullopt; }
 
     void link_up(NodeId peer);
     void link_down(NodeId peer);
@@ -208,7 +216,10 @@ private:
     void take_part(Fetch fetch);
     void roll();
     void leave_out(const Part& part);
+    [[nodiscard]] bool apply_to_all();
     void apply(const Part& part, state::ShardSpan span, std::uint64_t id);
+    [[nodiscard]] std::function<void()> work_of(const Part& part, state::ShardSpan span);
+    void advance(Shard& shard, const Part& part);
     void give_up(std::uint64_t transfer);
     void lose(Shard& shard);
     void look();
@@ -242,6 +253,7 @@ private:
     std::vector<DonorState> donors_;
     std::map<std::uint64_t, Fetch> fetches_;  // by transfer
     std::list<Part> parts_;
+    bool applies_to_all_ = false;            // the compute thread brings the whole state one step further
     std::vector<Root> roots_;                // what donors said; the newest of each
     Claims claims_;                          // likewise, of steps
     std::vector<NodeId> followed_from_;      // by shard: who gave what was not compared before stop()

@@ -103,8 +103,7 @@ void Participant::start_step(std::uint64_t step, const ViewPtr& view) {
     if (ends_) return;
     // Newcomers go on by themselves from what they hold: nobody else is left.
     if (joiner_.holds_state()) {
-        const std::optional<StateLabel> state = joiner_.whole();
-        if (!state || state->applied != step)
+        if (joiner_.whole() != steps_.label() || steps_.committed() != step)
             return failed({"what this node holds is not the state that all agreed to go on from; it must start anew"});
         end_join();
     }
@@ -321,10 +320,15 @@ bool Participant::keeps_checkpoints() const {
     return std::ranges::find(keepers, member_.id()) != keepers.end();
 }
 
+// What a joiner puts together may be of several steps, or not be compared yet.
+bool Participant::may_save() const {
+    return !astray_ && (!joiner_.holds_state() || joiner_.compared() == steps_.label());
+}
+
 // Everybody writes the last one, which is the trained model. Who has only begun to keep them does not wait for the next
 // one: until it has its own, the others' newest may be the only one.
 void Participant::save_if_due() {
-    if (stopped_ || ends_ || astray_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running())) return;
+    if (stopped_ || ends_ || awaits_sync_ || (joiner_.holds_state() && !joiner_.running()) || !may_save()) return;
     finish_if_over();
     StateLabel state = steps_.label();
     const run::Train& train = trainer_.run().train;
@@ -359,6 +363,7 @@ void Participant::save_if_alone(std::function<void(const Result<void>&)> then) {
 void Participant::save_at_the_end() {
     if (!at_the_end_ || stopped_ || thread_.busy()) return;
     const auto then = std::exchange(at_the_end_, nullptr);
+    if (!may_save()) return then(Error{"what this node holds is not one state that others had, and is not saved"});
     StateLabel state = steps_.label();
     state.applied = std::min(state.applied, static_cast<std::uint64_t>(trainer_.run().train.steps));
     if (state.applied == last_saved_) return then({});

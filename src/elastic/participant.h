@@ -119,6 +119,7 @@ private:
     void begin_sync_if_still();
     void tell_stable();
     [[nodiscard]] bool keeps_checkpoints() const;
+    [[nodiscard]] bool may_save() const;
     void save_if_due();
     void save_at_the_end();
     void publish_checkpoint();

@@ -198,6 +198,67 @@ TEST(LongParticipant, JoinsAlthoughADonorFreezes) {
     clan.expect_sound();
 }
 
+// Results of it travel in three parts, and slower than they are made.
+toy::ToyModel model_of_three_parts() {
+    return {.parameters = 5'000'000, .buffers = 8, .per_sample = microseconds(80'000), .before = [] {}};
+}
+
+void begin_join_of_three_parts(Clan& clan) {
+    clan.options.links.max_send_bytes_per_s = 24 << 20;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return newcomer.first.has_value(); })) << clan.log;
+}
+
+// It follows when it is already one of those who keep checkpoints.
+TEST(Participant, WhoIsLetInAndFollowsSavesWholeStatesOnly) {
+    Clan clan(model_of_three_parts(), 1000);
+    clan.run.train.checkpoint_every = 1;
+    clan.run.train.keep_checkpoints = 1000;
+    begin_join_of_three_parts(clan);
+    if (HasFatalFailure()) return;
+    Relative& newcomer = *clan.nodes[1];
+    ASSERT_TRUE(clan.wait([&] { return newcomer.steps > *newcomer.first; })) << clan.log;
+    const auto kept = state::CheckpointFolder{clan.home(1).folder / "checkpoints"}.steps();
+    ASSERT_TRUE(kept) << kept.error().message;
+    // Up to there the other one trained alone.
+    toy::ToyModel quick = clan.model;
+    quick.per_sample = {};
+    Trainer alone = Relative::open(clan.run, quick);
+    unsigned compared = 0;
+    for (std::uint64_t step = 1; step <= *newcomer.first; ++step) {
+        ASSERT_TRUE(alone.step());
+        if (std::ranges::find(*kept, step) == kept->end()) continue;
+        Trainer saved = Relative::open(clan.run, quick);
+        ASSERT_TRUE(saved.resume(state::CheckpointFolder{clan.home(1).folder / "checkpoints"}.path_of(step)));
+        EXPECT_EQ(saved.shards().hashes(saved.engine().arena()), alone.shards().hashes(alone.engine().arena())) << step;
+        ++compared;
+    }
+    EXPECT_GT(compared, 0U) << clan.log;
+}
+
+// Some of the result that it lacks next is here, and the rest will never come.
+TEST(Participant, WhoIsLetInAndFollowsTakesOverWhenTheLastTrainerDies) {
+    Clan clan(model_of_three_parts(), 1000);
+    clan.options.core.fork_after = cluster::second;
+    begin_join_of_three_parts(clan);
+    if (HasFatalFailure()) return;
+    Relative& newcomer = *clan.nodes[1];
+    const std::uint64_t whole = clan.model.parameters * sizeof(float);
+    const auto of_next = [&] {
+        const std::uint64_t bytes = newcomer.participant->joiner().progress().result_bytes;
+        return (bytes - std::min(bytes, newcomer.pulled.result_bytes)) % whole;
+    };
+    ASSERT_TRUE(clan.wait([&] { return newcomer.steps == *newcomer.first || of_next() > whole / 8; })) << clan.log;
+    ASSERT_LT(newcomer.steps, *newcomer.first) << clan.log;
+    clan.kill(0);
+    const std::uint64_t held = newcomer.steps;
+    ASSERT_TRUE(clan.wait([&] { return newcomer.has_failed || newcomer.steps > held + 1; })) << clan.log;
+    EXPECT_FALSE(newcomer.has_failed) << clan.log;
+    EXPECT_FALSE(newcomer.restored_at) << clan.log;
+}
+
 TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
     Clan clan(large_model(), 60);
     begin_slow_join(clan);
