@@ -205,15 +205,15 @@ void Participant::left() {
 // ---- a join
 
 void Participant::state_synced(const StateLabel& state, const cluster::Name& root) {
+    const bool let_in = first_step_.has_value();  // and lost track: it has pulled the state once more
     steps_.begin_at(state.applied, state.lineage, [this, state] { trainer_.arrive(state.applied, state.lineage); });
     observer_.synced(state, root);
     astray_ = false;
     set_checkpoints_aside(state.applied);
-    if (!first_step_) synced_ = state.applied;
+    if (!let_in) synced_ = state.applied;
     save_if_due();
     end_join_if_there();
-    // Who was let in and lost track has pulled the state once more.
-    if (first_step_) {
+    if (let_in) {
         if (state.applied > 0) member_.tell(cluster::Applied{state.applied - 1});
         return;
     }

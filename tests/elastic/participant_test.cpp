@@ -259,6 +259,30 @@ TEST(Participant, WhoIsLetInAndFollowsTakesOverWhenTheLastTrainerDies) {
     EXPECT_FALSE(newcomer.restored_at) << clan.log;
 }
 
+// The last result before the step that everybody waits in for it is answered with "not here", as if it were too late.
+TEST(Participant, WhoIsLetInAndLosesTrackComesBackToIt) {
+    Clan clan({.parameters = 400'000, .buffers = 8, .per_sample = microseconds(30'000), .before = [] {}}, 1000);
+    clan.options.core.detect = 500 * cluster::millisecond;
+    clan.options.links.max_send_bytes_per_s = 8 << 20;
+    const Relative& donor = clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return newcomer.first && donor.steps == *newcomer.first; })) << clan.log;
+    ASSERT_LT(newcomer.steps, *newcomer.first) << clan.log;
+    const std::uint64_t before = newcomer.participant->joiner().progress().shard_bytes;
+    for (unsigned transfer = 1; transfer <= 1000; ++transfer) {
+        wire::Work message;
+        message.mutable_part_answer()->set_transfer(transfer);
+        message.mutable_part_answer()->set_absent(true);
+        ASSERT_TRUE(clan.nodes[0]->participant->member().links().send_work(clan.home(1).id(), bytes_of(message)));
+    }
+    ASSERT_TRUE(clan.wait([&] { return newcomer.participant->joiner().progress().shard_bytes > before; })) << clan.log;
+    ASSERT_TRUE(clan.wait([&] { return newcomer.exclusions > 0 || newcomer.trains(); })) << clan.log;
+    EXPECT_EQ(newcomer.exclusions, 0U) << clan.log;
+    EXPECT_FALSE(newcomer.view->settlement) << clan.log;
+    EXPECT_EQ(newcomer.joins, 1U) << clan.log;
+}
+
 TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
     Clan clan(large_model(), 60);
     begin_slow_join(clan);
