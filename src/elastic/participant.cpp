@@ -207,7 +207,8 @@ void Participant::left() {
 void Participant::state_synced(const StateLabel& state, const cluster::Name& root) {
     const bool let_in = first_step_.has_value();  // and lost track: it has pulled the state once more
     steps_.begin_at(state.applied, state.lineage, [this, state] { trainer_.arrive(state.applied, state.lineage); });
-    observer_.synced(state, root);
+    const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
+    observer_.synced({.applied = std::min(state.applied, last), .lineage = state.lineage}, root);
     astray_ = false;
     set_checkpoints_aside(state.applied);
     if (!let_in) synced_ = state.applied;
@@ -218,8 +219,7 @@ void Participant::state_synced(const StateLabel& state, const cluster::Name& roo
         return;
     }
     // When all is over there is no step any more to be let in for.
-    if (state.applied <= static_cast<std::uint64_t>(trainer_.run().train.steps))
-        member_.tell(cluster::Synced{.applied = state.applied, .root = root});
+    if (state.applied <= last) member_.tell(cluster::Synced{.applied = state.applied, .root = root});
 }
 
 // What was trained beyond that is not what the others have: alone, or with bad memory. Should all go down, the newest

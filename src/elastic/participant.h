@@ -36,6 +36,7 @@ public:
     // there is one more that leaves the state and its lineage as they are: it brings what everybody evaluated last.
     virtual void applied(const Outcome& outcome, const StateLabel& state, journal::How how) = 0;
     virtual void joining(const ViewPtr& view) = 0;
+    // Of a run that is over it is what its last step made.
     virtual void synced(const StateLabel& state, const cluster::Name& root) = 0;
     virtual void activated(std::uint64_t first_step) = 0;
     virtual void restored(const StateLabel& state) = 0;

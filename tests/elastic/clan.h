@@ -119,7 +119,7 @@ public:
         synced_at.reset();
     }
     void synced(const StateLabel& state, const cluster::Name& root) override {
-        steps = std::min(state.applied, static_cast<std::uint64_t>(trainer.run().train.steps));
+        steps = state.applied;
         write(journal::Synced{.applied = steps, .lineage = state.lineage, .root = root});
         synced_at = steps;
         pulled = participant->joiner().progress();
