@@ -95,6 +95,7 @@ void Participant::stop() {
 void Participant::adopted(const ViewPtr& view) {
     donor_.adopted(*view);
     joiner_.adopted(*view);
+    if (awaits_sync_ || joiner_.holds_state()) told_views_.insert(view->name);
     observer_.adopted(view);
 }
 
@@ -167,6 +168,7 @@ void Participant::stop_training() {
 void Participant::begin_sync(const ViewPtr& view) {
     stop_training();
     joiner_.pause();
+    told_views_ = {view->name};
     observer_.joining(view);
     awaits_sync_ = true;
     begin_sync_if_still();
@@ -239,6 +241,9 @@ void Participant::state_rolled(const StateLabel& state, const state::StepRecord&
     if (stopped_) return;
     steps_.follow(state);
     thread_.change([this, state] { trainer_.arrive(state.applied, state.lineage); }, [] {});
+    const ViewPtr governing = member_.core().governing(record.step);
+    if (governing != nullptr && governing->name == record.view && told_views_.insert(record.view).second)
+        observer_.followed(governing);
     Outcome outcome;
     outcome.record = record;
     outcome.skipped = record.scalars.clip_scale == 0.0;
@@ -256,6 +261,7 @@ void Participant::end_join_if_there() {
 
 void Participant::end_join() {
     first_step_.reset();
+    told_views_.clear();
     joiner_.stop();
     donor_.go_on();
 }

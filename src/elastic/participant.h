@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace chaos::elastic {
@@ -32,6 +33,8 @@ class Observer {
 public:
     virtual ~Observer() = default;
     virtual void adopted(const ViewPtr& view) = 0;
+    // The step that is told of next was committed under this view, which was over before this joiner adopted its first.
+    virtual void followed(const ViewPtr& view) = 0;
     // A step is in the state. `outcome` is only what a joiner knows of it where it followed. After the run's last step
     // there is one more that leaves the state and its lineage as they are: it brings what everybody evaluated last.
     virtual void applied(const Outcome& outcome, const StateLabel& state, journal::How how) = 0;
@@ -142,6 +145,7 @@ private:
     bool astray_ = false;                      // what is in memory is not the cluster's, and nothing to be saved
     bool awaits_sync_ = false;                 // the join begins when nothing is being computed any more
     std::optional<std::uint64_t> first_step_;  // this joiner was let in for
+    std::set<cluster::Name> told_views_;       // since this join began
     unsigned computed_ = 0;                    // times that samples were
     double samples_per_s_ = 0.0;
     std::uint32_t told_speed_ = 0;

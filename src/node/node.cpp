@@ -136,6 +136,11 @@ void Node::adopted(const ViewPtr& view) {
     changed();
 }
 
+// Whoever reads this journal alone needs to know who computed what.
+void Node::followed(const ViewPtr& view) {
+    write(elastic::journal::Adopted{view});
+}
+
 void Node::applied(const elastic::Outcome& outcome, const StateLabel& state, elastic::journal::How how) {
     const auto last = static_cast<std::uint64_t>(trainer_.run().train.steps);
     if (outcome.held_out) held_out_ = HeldOut{.step = outcome.record.step, .measure = *outcome.held_out};

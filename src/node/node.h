@@ -73,6 +73,7 @@ private:
          Callbacks callbacks);
 
     void adopted(const elastic::ViewPtr& view) override;
+    void followed(const elastic::ViewPtr& view) override;
     void applied(const elastic::Outcome& outcome, const elastic::StateLabel& state, elastic::journal::How how) override;
     void joining(const elastic::ViewPtr& view) override;
     void synced(const elastic::StateLabel& state, const cluster::Name& root) override;

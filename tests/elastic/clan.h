@@ -99,6 +99,7 @@ public:
         say("view " + std::to_string(now->epoch) + " with " + std::to_string(now->members.size()) +
             " members from step " + std::to_string(now->first_step));
     }
+    void followed(const ViewPtr& of_step) override { write(journal::Adopted{of_step}); }
     void applied(const Outcome& outcome, const StateLabel& state, journal::How how) override {
         const state::StepRecord& record = outcome.record;
         if (outcome.held_out) held_out[record.step] = *outcome.held_out;

@@ -283,6 +283,25 @@ TEST(Participant, WhoIsLetInAndLosesTrackComesBackToIt) {
     EXPECT_EQ(newcomer.joins, 1U) << clan.log;
 }
 
+// It is synced in the step in which it was let in, which everybody does under the view before.
+TEST(Participant, TheJournalOfWhoFollowsHasTheViewsOfAllItsSteps) {
+    Clan clan({.parameters = 20'000, .buffers = 8, .per_sample = microseconds(20'000), .before = [] {}}, 1000);
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(1)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    ASSERT_TRUE(clan.wait([&] { return newcomer.trains(); })) << clan.log;
+    std::set<cluster::Name> adopted;
+    unsigned followed = 0;
+    for (const journal::TimedEntry& timed : clan.home(1).journal) {
+        if (const auto* entry = std::get_if<journal::Adopted>(&timed.entry)) adopted.insert(entry->view->name);
+        const auto* step = std::get_if<journal::Applied>(&timed.entry);
+        if (step == nullptr || step->how != journal::How::followed) continue;
+        EXPECT_TRUE(adopted.contains(step->record.view)) << "step " << step->record.step << "\n" << clan.log;
+        ++followed;
+    }
+    EXPECT_GT(followed, 0U) << clan.log;
+}
+
 TEST(LongParticipant, NobodyNoticesAJoinerThatDies) {
     Clan clan(large_model(), 60);
     begin_slow_join(clan);
