@@ -15,7 +15,7 @@ constexpr milliseconds last_root_patience{250};  // when nothing else is missing
 
 // Looks whether all of it is one state.
 void Joiner::look() {
-    if (!running_) return;
+    if (!running_ || out_until_) return;
     const std::optional<StateLabel> state = whole();
     if (!state || (looked_at_ && *looked_at_ == *state)) return;
     if (!verified_ && applies_to_all_) return;  // what it was may still turn out to be right
@@ -38,7 +38,7 @@ void Joiner::look() {
 
 // All at once: what they tell must be of the same steps.
 void Joiner::ask_roots(bool now) {
-    if (verified_) return;
+    if (verified_ || out_until_) return;
     // Who had not heard yet that this node joins did not answer.
     const bool waited_for = looked_at_ && std::ranges::any_of(donors_, [&](const DonorState& donor) {
                                 return donor.linked && std::ranges::none_of(roots_, [&](const Root& root) {

@@ -9,6 +9,8 @@
 namespace chaos::elastic {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t least_kept_results = 4;
 constexpr std::size_t most_kept_results = 256;
 constexpr std::size_t kept_result_bytes = 64ULL << 20;
@@ -313,14 +315,20 @@ void Donor::received(NodeId from, const wire::PauseAsk& ask) {
     if (newcomer == nullptr || newcomer->standing != cluster::Standing::syncing || pause_) return;
     std::erase_if(pauses_had_, [now](const auto& entry) { return now - entry.second.last >= pauses_count_for; });
     PausesHad& had = pauses_had_[from];
-    if (had.count >= most_pauses) return;
+    const std::chrono::milliseconds asked(ask.milliseconds());
+    const std::chrono::milliseconds most = had.count < most_pauses ? longest_pause_for(*view, from) : 0ms;
+    wire::Work message;
+    wire::PauseAnswer& answer = *message.mutable_pause_answer();
+    answer.set_granted(asked <= most);
+    if (!answer.granted()) answer.set_most_milliseconds(static_cast<std::uint32_t>(most.count()));
+    send(from, message);
+    if (!answer.granted()) return;
     ++had.count;
     had.last = now;
-    const auto most = std::min(std::chrono::milliseconds(ask.milliseconds()), longest_pause_for(*view, from));
     note_("begins no further step until newcomer " + cluster::brief(from) +
           " has the state, which costs less than to send it what is learnt meanwhile; at most " +
-          std::to_string((most.count() + 999) / 1000) + " s");
-    pause_ = Pause{.newcomer = from, .until = now + most, .asked_at = now};
+          std::to_string((asked.count() + 999) / 1000) + " s");
+    pause_ = Pause{.newcomer = from, .until = now + asked, .asked_at = now};
     steps_.hold_back(true);
     watch_pause();
 }

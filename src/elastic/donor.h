@@ -11,8 +11,8 @@
 //
 // One exception to "nobody waits": a joiner whose links carry hardly more than what training makes would take so long
 // that it costs less to let everybody wait for the rest of its state (joiner.h). It asks one donor, which then begins
-// no further step for a while: no longer than the whole state takes over their link, while the joiner asks for it, and
-// a few times an hour.
+// no further step for a while: as long as it was asked for or not at all, since a pause that is too short is for
+// nothing; no longer than the whole state takes over their link; while the joiner asks for it; and a few times an hour.
 #pragma once
 
 #include "elastic/compute_thread.h"

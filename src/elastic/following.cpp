@@ -15,7 +15,7 @@ constexpr std::uint64_t results_ahead = 2;
 
 // Asks for the results that shards need next, some steps ahead: of whoever gave them, or whoever is there.
 void Joiner::follow() {
-    if (!running_) return;
+    if (!running_ || out_until_) return;
     const std::uint64_t ahead = applies_to_all_ ? results_ahead - 1 : results_ahead;
     for (std::uint32_t first = 0; first < states_.size();) {
         const Shard& begin = states_[first];

@@ -30,6 +30,7 @@ Joiner::~Joiner() {
 void Joiner::begin(const cluster::View& view, const std::optional<StateLabel>& have) {
     verified_ = false;
     pause();
+    times_out_ = 0;
     // Whoever was away for long, or has never been there, would only be told that nobody has those results any more.
     // And who is ahead comes from a line that lost: it would wait for the others to get there, and pull it all then.
     const bool near = have && have->applied <= view.first_step && have->applied + most_steps_behind >= view.first_step;
@@ -67,6 +68,7 @@ void Joiner::go_on(const cluster::View& view) {
 void Joiner::pause() {
     end_pause();
     running_ = false;
+    out_until_.reset();
     timer_.cancel();
     for (const auto& [transfer, fetch] : fetches_) steps_.transfers().forget(transfer);
     fetches_.clear();
@@ -162,6 +164,10 @@ void Joiner::adopted(const cluster::View& view) {
         if (link != nullptr)
             donor.bytes_per_s = 1000.0 * (link->id.a == node ? link->figures.rate_ab : link->figures.rate_ba);
         donors_.push_back(donor);
+        if (out_until_) {
+            times_out_ = 0;
+            try_again();
+        }
         if (member_->links().linked(node)) link_up(node);
     }
 }
@@ -252,6 +258,10 @@ void Joiner::look_again(std::chrono::milliseconds after) {
     timer_.async_wait([this, sync = sync_, alive = alive_](boost::system::error_code cancelled) {
         if (cancelled || !*alive || sync != sync_ || !running_) return;
         const auto now = Clock::now();
+        if (out_until_) {
+            if (now >= *out_until_) try_again();
+            return look_again(look_interval);
+        }
         for (DonorState& donor : donors_) {
             if (!donor.linked && member_->links().linked(donor.node)) link_up(donor.node);
             const Clock::duration patience = patience_with(donor);

@@ -25,8 +25,9 @@
 //   every member waits for the rest:   (N + 1) / B      node-seconds for each byte that is missing
 //   nobody waits but the joiner:       1 / (B - f G/T)  node-seconds
 //
-// so from f G / (T B) > N / (N + 1) on a pause is asked for; nobody could ever join over a link slower than results
-// otherwise.
+// so from f G / (T B) > N / (N + 1) on a pause is asked for, of one donor after the other; nobody could ever join over
+// a link slower than results otherwise. Where none grants as much as is needed, a joiner stays out: it asks for nothing
+// more, and tries again later, or at once over a link that is new.
 //
 // Once all of it was seen as one state it stays one: what is learnt in a step is applied when all of it is here, and
 // the step is reported when that begins. So whoever was let in holds, at any moment, the state that it told of, and can
@@ -68,6 +69,8 @@ public:
         std::function<void(const StateLabel& state, const cluster::Name& root)> synced;
         // After that: all of it is one step further, once the compute thread is done with what it was given so far.
         std::function<void(const StateLabel& state, const state::StepRecord& record)> rolled;
+        // It is not let in for now; one sentence.
+        std::function<void(const std::string& why)> kept_out;
         std::function<void(const std::string& text)> note;
     };
 
@@ -106,6 +109,7 @@ public:
     void received(NodeId from, const wire::ShardAnswer& answer);
     void received(NodeId from, const wire::PartAnswer& answer);
     void received(NodeId from, const wire::RootAnswer& answer);
+    void received(NodeId from, const wire::PauseAnswer& answer);
 
     // How far it is.
     struct Progress {
@@ -162,7 +166,8 @@ private:
         std::uint64_t window_bytes = 0;  // that came since then
         Clock::time_point window_begun;
         Clock::time_point last_arrival;
-        Clock::time_point refused_until;  // it is not asked for shards
+        Clock::time_point refused_until;                      // it is not asked for shards
+        std::optional<std::chrono::milliseconds> most_pause;  // it grants no longer one
     };
     struct Fetch {  // something that was asked for
         NodeId donor;
@@ -189,6 +194,11 @@ private:
         NodeId donor;
         StateLabel label;
         std::vector<std::uint64_t> hashes;
+    };
+
+    struct PauseWish {
+        double load = 0.0;                    // what training takes of what links carry
+        std::chrono::milliseconds needed{0};  // without a margin
     };
 
     [[nodiscard]] static double seconds_between(Clock::time_point a, Clock::time_point b) {
@@ -227,6 +237,10 @@ private:
     void look_again(std::chrono::milliseconds after);
     void watch_pace();
     void ask_for_pause_if_cheaper();
+    void ask_fastest_for_pause(const PauseWish& wish);
+    void ask_for_pause(DonorState& donor, const PauseWish& wish, std::chrono::milliseconds asked);
+    void stay_out(const PauseWish& wish);
+    void try_again();
     [[nodiscard]] std::uint64_t bytes_left();
     void end_pause();
     void pull_what_differs(const Root& agreed);
@@ -265,6 +279,7 @@ private:
     struct Pace {
         Clock::time_point looked;
         std::uint64_t bytes = 0;    // that had come by then
+        bool is_steady = false;     // nothing comes any more that was saved up before
         double bytes_per_s = 0.0;   // that come, lately
         Clock::time_point first;    // when it was first heard how far most donors are
         std::uint64_t applied = 0;  // steps in it then
@@ -274,8 +289,11 @@ private:
     struct Pause {
         NodeId donor;  // that begins no further step
         Clock::time_point until;
+        PauseWish wish;
     };
     std::optional<Pause> pause_;
+    std::optional<Clock::time_point> out_until_;  // it asks for nothing
+    unsigned times_out_ = 0;                      // with the links that it has
     std::uint64_t duplicated_bytes_ = 0;
     std::uint64_t received_before_ = 0;
     asio::steady_timer timer_;

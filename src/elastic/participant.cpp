@@ -61,6 +61,7 @@ Participant::Participant(net::asio::io_context& loop, const net::SecretKey& key,
           loop, thread_, steps_, trainer, trainer.shards(),
           {.synced = [this](const StateLabel& state, const cluster::Name& root) { state_synced(state, root); },
            .rolled = [this](const StateLabel& state, const state::StepRecord& record) { state_rolled(state, record); },
+           .kept_out = [this](const std::string& text) { refused(text, true); },
            .note = [this](const std::string& text) { note(text); }}),
       describer_(trainer.agreed(), description),
       member_(loop, key, credential, run::hash(trainer.identity()), options, *this, steps_) {
@@ -460,6 +461,8 @@ void Participant::received(NodeId from, std::span<const std::uint8_t> message) {
             return joiner_.received(from, work->part_answer());
         case wire::Work::kRootAnswer:
             return joiner_.received(from, work->root_answer());
+        case wire::Work::kPauseAnswer:
+            return joiner_.received(from, work->pause_answer());
         default:
             if (const Result<void> taken = steps_.received(from, *work); !taken)
                 note("ignores " + cluster::brief(from) + ": " + taken.error().message);

@@ -8,24 +8,30 @@ namespace chaos::elastic {
 namespace {
 
 using state::ShardSpan;
+using std::chrono::milliseconds;
 
 constexpr double pause_slack_seconds = 0.2;
 constexpr std::uint64_t least_steps_of_pace = 3;
 constexpr double least_seconds_of_pace = 1.0;
-constexpr double pause_margin = 2.0;  // on what it should take
+constexpr double pause_margin = 2.0;                            // on what it should take
+constexpr std::chrono::milliseconds most_pause{1'000'000'000};  // that is ever asked for
+constexpr std::chrono::minutes first_time_out{1};               // twice as long each time
+constexpr std::chrono::minutes longest_time_out{16};
 
 }  // namespace
 
+// What comes first may be a burst; and it may come in large pieces, so that a short look would see all or nothing.
 void Joiner::watch_pace() {
     const auto now = Clock::now();
-    const std::uint64_t bytes = progress_.shard_bytes + progress_.result_bytes;
-    if (pace_.looked != Clock::time_point{}) {
-        const double rate = static_cast<double>(bytes - pace_.bytes) / seconds_between(pace_.looked, now);
-        pace_.bytes_per_s += (pace_.bytes_per_s > 0.0 ? rate_gain : 1.0) * (rate - pace_.bytes_per_s);
-    }
+    const std::uint64_t bytes = progress().received_bytes;
+    note_reached();
+    const bool first = pace_.looked == Clock::time_point{};
+    const double watched = first ? 0.0 : seconds_between(pace_.looked, now);
+    if (!first && (watched < least_seconds_of_pace || bytes == pace_.bytes)) return;
+    if (pace_.is_steady) pace_.bytes_per_s = static_cast<double>(bytes - pace_.bytes) / watched;
+    pace_.is_steady = !first;
     pace_.looked = now;
     pace_.bytes = bytes;
-    note_reached();
 }
 
 void Joiner::note_reached() {
@@ -50,21 +56,86 @@ void Joiner::ask_for_pause_if_cheaper() {
     const auto members = static_cast<double>(view->active_count());
     const double load = here * result_bytes / (watched / static_cast<double>(steps) * pace_.bytes_per_s);
     if (load <= members / (members + 1.0)) return;
-    const DonorState* fastest = nullptr;
-    for (const DonorState& donor : donors_)
-        if (donor.linked && !donor.blamed && (fastest == nullptr || donor.bytes_per_s > fastest->bytes_per_s))
-            fastest = &donor;
-    if (fastest == nullptr) return;
-    const double seconds = pause_margin * static_cast<double>(bytes_left()) / pace_.bytes_per_s + pause_slack_seconds;
-    pause_ = Pause{.donor = fastest->node,
-                   .until = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))};
+    const double takes_ms = 1000.0 * (static_cast<double>(bytes_left()) / pace_.bytes_per_s + pause_slack_seconds);
+    const milliseconds needed(std::llround(std::min(takes_ms, static_cast<double>(most_pause.count()))));
     callbacks_.note("its links carry " + std::to_string(std::llround(pace_.bytes_per_s / 1e3)) +
-                    " kB/s, of which training takes " + std::to_string(std::llround(100.0 * load)) + " %: asks " +
-                    cluster::brief(fastest->node) + " to let everybody wait for the rest, about " +
-                    std::to_string(std::llround(seconds)) + " s");
+                    " kB/s, of which training takes " + std::to_string(std::llround(100.0 * load)) +
+                    " %: asks to let everybody wait for the rest, about " +
+                    std::to_string(std::llround(takes_ms / 1e3)) + " s");
+    ask_fastest_for_pause({.load = load, .needed = needed});
+}
+
+void Joiner::ask_fastest_for_pause(const PauseWish& wish) {
+    DonorState* fastest = nullptr;
+    bool refused = false;
+    for (DonorState& donor : donors_) {
+        if (!donor.linked || donor.blamed) continue;
+        refused = refused || donor.most_pause;
+        if (!donor.most_pause && (fastest == nullptr || donor.bytes_per_s > fastest->bytes_per_s)) fastest = &donor;
+    }
+    if (fastest != nullptr) {
+        const auto asked = std::chrono::duration_cast<milliseconds>(pause_margin * wish.needed);
+        ask_for_pause(*fastest, wish, std::min(asked, most_pause));
+    } else if (refused) {
+        stay_out(wish);
+    }
+}
+
+void Joiner::ask_for_pause(DonorState& donor, const PauseWish& wish, milliseconds asked) {
+    pause_ = Pause{.donor = donor.node, .until = Clock::now() + asked, .wish = wish};
     wire::Work message;
-    message.mutable_pause_ask()->set_milliseconds(static_cast<std::uint32_t>(std::min(seconds * 1000.0, 1e9)));
-    (void)member_->links().send_work(fastest->node, bytes_of(message));  // no link: link_down follows
+    message.mutable_pause_ask()->set_milliseconds(static_cast<std::uint32_t>(asked.count()));
+    (void)member_->links().send_work(donor.node, bytes_of(message));  // no link: link_down follows
+    pull();
+}
+
+// A shorter pause may do, if only just; else another donor may grant more.
+void Joiner::received(NodeId from, const wire::PauseAnswer& answer) {
+    DonorState* donor = find(from);
+    if (donor == nullptr || !pause_ || pause_->donor != from) return;
+    if (answer.granted()) return donor->most_pause.reset();
+    const PauseWish wish = pause_->wish;
+    const milliseconds most(std::min<std::int64_t>(answer.most_milliseconds(), most_pause.count()));
+    const bool asked_once = !donor->most_pause;
+    pause_.reset();
+    donor->most_pause = most;
+    if (asked_once && most >= wish.needed) return ask_for_pause(*donor, wish, most);
+    ask_fastest_for_pause(wish);
+}
+
+// It would never be there: what it is sent is old before the rest has come.
+void Joiner::stay_out(const PauseWish& wish) {
+    milliseconds most{0};
+    for (const DonorState& donor : donors_)
+        if (donor.linked && !donor.blamed) most = std::max(most, donor.most_pause.value_or(milliseconds{0}));
+    const auto time_out =
+        std::min<std::chrono::minutes>(first_time_out * (1U << std::min(times_out_, 8U)), longest_time_out);
+    ++times_out_;
+    const auto seconds = [](milliseconds time) { return std::to_string((time.count() + 999) / 1000) + " s"; };
+    callbacks_.note("tries again in " + std::to_string(time_out.count()) + " min, or as soon as it has another link");
+    out_until_ = Clock::now() + time_out;
+    while (!fetches_.empty()) give_up(fetches_.begin()->first);
+    parts_.clear();
+    roots_.clear();
+    looked_at_.reset();
+    for (Shard& shard : states_) shard.asked_to = shard.label.applied;
+    callbacks_.kept_out("stays out: its links carry less than what is learnt (" +
+                        std::to_string(std::llround(pace_.bytes_per_s / 1e3)) + " kB/s, of which training takes " +
+                        std::to_string(std::llround(100.0 * wish.load)) + " %), and " +
+                        (most.count() > 0 ? "a pause of " + seconds(wish.needed) + " is more than the " +
+                                                seconds(most) + " that members allow"
+                                          : "members allow it no more pauses for now"));
+}
+
+void Joiner::try_again() {
+    out_until_.reset();
+    pace_ = {};
+    for (DonorState& donor : donors_) {
+        donor.most_pause.reset();
+        donor.last_arrival = Clock::now();
+    }
+    ask_roots(true);
+    follow();
     pull();
 }
 

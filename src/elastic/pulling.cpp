@@ -21,7 +21,7 @@ constexpr milliseconds refusal_pause{50};
 
 // Keeps every donor busy.
 void Joiner::pull() {
-    if (!running_) return;
+    if (!running_ || out_until_) return;
     for (bool asked = true; asked;) {
         asked = false;
         for (DonorState& donor : donors_) {

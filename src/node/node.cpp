@@ -199,6 +199,7 @@ void Node::synced(const StateLabel& state, const cluster::Name& root) {
 }
 
 void Node::activated(std::uint64_t first_step) {
+    std::erase_if(refusals_, &Refusal::by_others);
     tell("joined", "trains with the others from step " + std::to_string(first_step) + " on", first_step);
 }
 

@@ -482,7 +482,7 @@ TEST(Participant, AJoinerThatComesAgainIsNotGivenMorePauses) {
         Relative& joiner = clan.join(1, {0});
         ASSERT_TRUE(clan.wait([&] { return joiner.participant->joiner().progress().shards > 2; })) << clan.log;
         for (unsigned i = 0; i < 5; ++i) {
-            pause.mutable_pause_ask()->set_milliseconds(1'000'000'000);
+            pause.mutable_pause_ask()->set_milliseconds(2000);
             say(joiner, clan.home(0), pause);
             say(joiner, clan.home(0), go_on);
         }
@@ -787,6 +787,30 @@ TEST(Participant, JoinsOverALinkThatCannotCarryWhatIsLearnt) {
     EXPECT_NE(clan.nodes[0]->notes.find("begins no further step until newcomer"), std::string::npos) << clan.log;
     ASSERT_TRUE(clan.wait([&] { return newcomer.trains(); })) << clan.log;
     clan.expect_one_line();
+}
+
+// Nor would a pause that members allow be long enough: nobody waits for nothing.
+TEST(Participant, WhoNeedsALongerPauseThanMembersAllowStaysOut) {
+    Clan clan({.parameters = 4'000'000, .buffers = 8, .per_sample = microseconds(10'000), .before = [] {}}, 1000);
+    clan.options.links.max_send_bytes_per_s = 100'000;
+    clan.found(0);
+    ASSERT_TRUE(clan.all_reach(3)) << clan.log;
+    const Relative& newcomer = clan.join(1, {0});
+    const Participant& donor = *clan.nodes[0]->participant;
+    bool paused = false;
+    ASSERT_TRUE(clan.wait([&] {
+        paused = paused || donor.donor().pause();
+        return paused || newcomer.notes.find("tries again") != std::string::npos || clan.nodes[0]->steps > 200;
+    })) << clan.log;
+    EXPECT_FALSE(paused) << clan.log;
+    EXPECT_NE(newcomer.notes.find("its links carry less than what is learnt"), std::string::npos) << clan.log;
+    EXPECT_NE(newcomer.notes.find("s that members allow"), std::string::npos) << clan.log;
+    const std::uint64_t steps = clan.most_steps();
+    ASSERT_TRUE(clan.wait([&] { return clan.nodes[0]->steps > steps + 5; })) << clan.log;
+    const auto donations = newcomer.participant->joiner().donations();
+    EXPECT_TRUE(std::ranges::all_of(donations, [](const auto& one) { return one.asked_bytes == 0; })) << clan.log;
+    EXPECT_FALSE(newcomer.synced_at) << clan.log;
+    EXPECT_EQ(newcomer.notes.find("tries again"), newcomer.notes.rfind("tries again")) << clan.log;
 }
 
 TEST(Participant, SaysWhoseContributionIsMissing) {
