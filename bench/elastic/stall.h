@@ -1,8 +1,9 @@
 // A join while the others train: what it costs them, and what it costs in all.
 //
 // The members' stall: how much longer their steps are between the joiner's request and its verified state than before,
-// as a share of the steps' time. Node-seconds lost: the members' stall, and the joiner's waiting. With the state's
-// bytes S, a result's R, a step's time T and what iperf3 carries to the joiner B, n members would lose
+// as a share of the steps' time; joins for which it costs less that all wait are left out of that. Node-seconds lost:
+// the members' stall, and the joiner's waiting. With the state's bytes S, a result's R, a step's time T and what iperf3
+// carries to the joiner B, n members would lose
 //
 //   stop and copy    (n + 1) S / B             everybody waits until the state is copied
 //   zero stall       -(T S / R) ln(1 - R / (B T))    only the joiner waits; what it holds has to be kept up to date,
