@@ -78,8 +78,9 @@ TEST_F(Up, NodesJoinDieAndLeaveAndTheRunCanBeComputedAgain) {
     b->wait();
     ASSERT_TRUE(c->wait_for_output("is no longer a member")) << c->err;
     EXPECT_THAT(run({"events", "--json", "--dir", "c"}).out, HasSubstr("\"kind\":\"failed\""));
-    const json now = status("a");
-    EXPECT_EQ(now["members"].size(), 2U);
+    json now;
+    while ((now = status("a"))["members"].size() != 2) {
+    }
     for (const char* field : {"node", "view", "epoch", "step", "members", "links", "state_hash", "loss"})
         EXPECT_FALSE(now[field].is_null()) << field;
 
@@ -236,7 +237,8 @@ TEST_F(Up, InstitutionsComeAndGoWhileTheClusterRuns) {
     const Outcome removed = run({"institution", "remove", lab, "--dir", "c"});  // each may take itself out
     EXPECT_EQ(removed.code, 0) << removed.err;
     ASSERT_TRUE(c->wait_for_output("its institution was removed")) << c->err;
-    EXPECT_EQ(status("a")["members"].size(), 1U);
+    while (status("a")["members"].size() != 1) {
+    }
 }
 
 TEST_F(Up, LinksAreChangedByCommandAndEveryWishEnds) {
@@ -319,10 +321,8 @@ TEST_F(Up, ThoseWhoJoinedComeBackWithoutTheFounder) {
         const std::uint64_t together = status("c")["step"];
         while (checkpoints.steps()->empty() || checkpoints.steps()->back() <= together) {
         }
-        for (const auto* node : {&a, &b, &c}) {
-            (*node)->signal(SIGKILL);
-            (*node)->wait();
-        }
+        for (const auto* node : {&a, &b, &c}) (*node)->signal(SIGKILL);
+        for (const auto* node : {&a, &b, &c}) (*node)->wait();
     }
     const std::uint64_t saved = checkpoints.steps()->back();
     std::filesystem::remove_all(folder / "founder");
@@ -433,7 +433,8 @@ TEST_F(Up, TheReadmesLinesRunAsTheyStand) {
     ASSERT_EQ(nodes.size(), 2U);
     EXPECT_EQ(nodes[0]->wait(), 0) << nodes[0]->err;
     EXPECT_THAT(nodes[0]->out, HasSubstr("has left the cluster"));
-    EXPECT_EQ(status("b")["members"].size(), 1U);
+    while (status("b")["members"].size() != 1) {
+    }
 }
 
 TEST_F(Up, WhereThePortIsTakenAnotherWillDo) {
