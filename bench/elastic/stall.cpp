@@ -93,7 +93,7 @@ Result<Table> measure_stall(const Wish& wish, std::vector<Figure>& figures) {
     double stalled = 0.0;
     double during = 0.0;
     double worst = 0.0;
-    for (const double rate : wish.quick ? std::vector{80.0} : std::vector{20.0, 40.0, 60.0, 100.0, 160.0}) {
+    for (const double rate : wish.quick ? std::vector{80.0} : std::vector{10.0, 20.0, 40.0, 60.0, 100.0, 160.0}) {
         if (wish.rate_mbit.value_or(rate) != rate) continue;
         for (unsigned i = 0; i < wish.times.value_or(wish.quick ? 1 : 3); ++i) {
             CHAOS_TRY(const Join join, join_once(*cluster, rate));

@@ -99,7 +99,9 @@ Result<Opened> open_without_files(const ServeOptions& options, const std::option
         CHAOS_TRY(const auto kept, open_kept_model(dir, options.model.string(),
                                                    known ? std::optional(known->model) : std::nullopt, limit_bytes));
         if (kept) {
-            if (!kept->whole && (!known || known->addresses.empty()))
+            const bool others_known =
+                known && !known->addresses.empty() && known->model == infer::identity_of(kept->image->manifest());
+            if (!kept->whole && !others_known)
                 return Error{(dir / "models").string() + " has only a part of " + kept->name +
                              ": name a node that has the rest by --join, or the model's files"};
             CHAOS_TRY(infer::ModelFile model, kept->image->open_model());

@@ -46,7 +46,16 @@ Member::Member(const Options& options, const Identity& identity, const Signer& s
     for (const Candidate& candidate : record->lost) state.remember_lost(candidate);
     // The last of its line, and nothing of what that trained is left: those that it lost before may have kept theirs.
     const bool nothing_left = !checkpoint && record->view->active_count() == 1 && !state.lost.empty();
-    if (nothing_left) state.join.contacts.insert(state.join.contacts.end(), state.lost.begin(), state.lost.end());
+    if (nothing_left) {
+        state.join.contacts.insert(state.join.contacts.end(), state.lost.begin(), state.lost.end());
+        std::string who;
+        for (const Candidate& candidate : state.lost) who += (who.empty() ? "" : ", ") + brief(candidate.node);
+        state.founding_waits =
+            "was the last member of view " + brief(record->view->name) +
+            ", and nothing of what that trained is left; asks those that it had lost before, who may "
+            "have a checkpoint, to be let in: " +
+            who + "; to train from the beginning instead, choose another folder";
+    }
     if (record->view->find(identity.member.node) != nullptr && !nothing_left) {
         state.role = Role::returning;
         return;
@@ -133,7 +142,10 @@ Actions Member::step(const Event& event, Nanoseconds now) {
             } else if constexpr (std::is_same_v<T, MeasuredSpeed>) {
                 state.identity.speed = what.speed;
             } else if constexpr (std::is_same_v<T, FoundCommand>) {
-                if (state.role != Role::outside) return state.note("cannot found a cluster: this node has one already");
+                // Whoever only asks to be let in may do without.
+                const bool has_none =
+                    state.role == Role::outside || (state.role == Role::joining && state.line.empty());
+                if (!has_none) return state.note("cannot found a cluster: this node has one already");
                 if (!state.vouched) return state.note("cannot found a cluster: " + state.vouched.error().message);
                 Founding founding = what.founding;
                 founding.founder = state.info();
@@ -142,6 +154,7 @@ Actions Member::step(const Event& event, Nanoseconds now) {
                     return state.note("cannot found a cluster: this node's institution is not among those it lists");
                 state.line.begin(found(founding), {});
                 state.role = Role::active;
+                state.join = {};
                 state.act(Adopted{state.line.tip()});
                 state.persist();
                 state.maybe_start_step();
@@ -263,7 +276,7 @@ std::string Member::why() const {
             return "this node has no cluster; found one or join one";
         case Role::joining:
             if (!state.refusal.empty()) return "was refused: " + printable(state.refusal) + "; goes on asking";
-            return "asks to be let in";
+            return state.founding_waits.empty() ? "asks to be let in" : state.founding_waits;
         case Role::syncing:
             return "pulls the state from its neighbours";
         case Role::returning:

@@ -312,13 +312,17 @@ void Donor::received(NodeId from, const wire::PauseAsk& ask) {
     const auto now = Clock::now();
     const ViewPtr view = member_->core().view();
     const cluster::MemberInfo* newcomer = view == nullptr ? nullptr : view->find(from);
-    if (newcomer == nullptr || newcomer->standing != cluster::Standing::syncing || pause_) return;
+    wire::Work message;
+    wire::PauseAnswer& answer = *message.mutable_pause_answer();
+    if (newcomer == nullptr || newcomer->standing != cluster::Standing::syncing || pause_) {
+        answer.set_granted(false);
+        send(from, message);
+        return;
+    }
     std::erase_if(pauses_had_, [now](const auto& entry) { return now - entry.second.last >= pauses_count_for; });
     PausesHad& had = pauses_had_[from];
     const std::chrono::milliseconds asked(ask.milliseconds());
     const std::chrono::milliseconds most = had.count < most_pauses ? longest_pause_for(*view, from) : 0ms;
-    wire::Work message;
-    wire::PauseAnswer& answer = *message.mutable_pause_answer();
     answer.set_granted(asked <= most);
     if (!answer.granted()) answer.set_most_milliseconds(static_cast<std::uint32_t>(most.count()));
     send(from, message);

@@ -236,6 +236,7 @@ private:
     void compare();
     void look_again(std::chrono::milliseconds after);
     void watch_pace();
+    [[nodiscard]] bool may_stay_out() const;
     void ask_for_pause_if_cheaper();
     void ask_fastest_for_pause(const PauseWish& wish);
     void ask_for_pause(DonorState& donor, const PauseWish& wish, std::chrono::milliseconds asked);

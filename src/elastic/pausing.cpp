@@ -41,13 +41,20 @@ void Joiner::note_reached() {
     pace_.applied = pace_.newest;
 }
 
+// Who has been let in is waited for, and goes on whatever its links carry.
+bool Joiner::may_stay_out() const {
+    const ViewPtr view = member_->core().view();
+    const cluster::MemberInfo* self = view == nullptr ? nullptr : view->find(member_->id());
+    return !verified_ && self != nullptr && self->standing == cluster::Standing::syncing;
+}
+
 void Joiner::ask_for_pause_if_cheaper() {
     const auto now = Clock::now();
     if (pause_ && now > pause_->until) pause_.reset();
     const ViewPtr view = member_->core().view();
     const std::uint64_t steps = pace_.newest - std::min(pace_.newest, pace_.applied);
     const double watched = seconds_between(pace_.first, now);
-    if (pause_ || verified_ || view == nullptr || steps < least_steps_of_pace || watched < least_seconds_of_pace ||
+    if (pause_ || !may_stay_out() || steps < least_steps_of_pace || watched < least_seconds_of_pace ||
         pace_.bytes_per_s <= 0.0)
         return;
     const auto result_bytes =
@@ -98,6 +105,7 @@ void Joiner::received(NodeId from, const wire::PauseAnswer& answer) {
     const milliseconds most(std::min<std::int64_t>(answer.most_milliseconds(), most_pause.count()));
     const bool asked_once = !donor->most_pause;
     pause_.reset();
+    if (!may_stay_out()) return;
     donor->most_pause = most;
     if (asked_once && most >= wish.needed) return ask_for_pause(*donor, wish, most);
     ask_fastest_for_pause(wish);

@@ -48,7 +48,8 @@ void multiply_fixed(Pool& pool, const Activations& activations, std::size_t bloc
 
 // A block's sum in fixed point. In place of one that is not a number, or beyond +-fixed_limit, stands fixed_beyond,
 // which is so much that no sum of numbers makes up for it: whatever is added, and by whom, what comes of it is not
-// below fixed_sum_limit, and so not a number. That holds for up to 2047 such blocks in one sum.
+// below fixed_sum_limit, and so not a number. That holds for up to 2047 such blocks in one sum, where the others' sum
+// is below fixed_sum_limit itself.
 inline constexpr double fixed_unit = 0x1p32;
 inline constexpr float fixed_limit = 0x1p18F;
 inline constexpr float fixed_sum_limit = 0x1p19F;

@@ -36,6 +36,7 @@ void Beginning::received(NodeId from, const wire::Beginning& message) {
     if (over_ || message.address().size() > max_address_bytes) return;
     Peer& peer = peers_[from];
     if (!std::exchange(peer.heard, true)) peer.since = Clock::now();
+    if (message.joins() && !peer.said.joins()) peer.joins_since = Clock::now();
     peer.said = message;
     if (!message.is_in()) return;
     over_ = true;
@@ -49,13 +50,14 @@ bool Beginning::may_found() const {
     return now - begun_ >= patience_ && std::ranges::all_of(peers_, [&](const auto& each) {
                const auto& [node, peer] = each;
                if (!peer.heard) return now - peer.since >= patience_;
-               return !peer.said.joins() && (!peer.said.founds() || self_ < node);
+               const bool joins = peer.said.joins() && now - peer.joins_since < joining_patience * patience_;
+               return !joins && (!peer.said.founds() || self_ < node);
            });
 }
 
 void Beginning::look() {
     for (const NodeId peer : callbacks_.linked()) {
-        peers_.try_emplace(peer, Peer{.since = Clock::now(), .heard = false, .said = {}});
+        peers_.try_emplace(peer, Peer{.since = Clock::now(), .heard = false, .said = {}, .joins_since = {}});
         wire::Beginning message;
         message.set_asks(true);
         message.set_founds(true);

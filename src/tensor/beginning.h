@@ -1,6 +1,7 @@
 // How a node begins again that may found a cluster: it knows where others were when it ran last, and asks them for a
 // while. Where one of them is in a cluster, it joins that; else it founds one. Of several that begin again at once only
-// one founds, that with the smallest id; the others go on asking, and join it.
+// one founds, that with the smallest id; the others go on asking, and join it. Whoever is about to join somebody is
+// waited for, but not for long: those that it would join may be gone.
 //
 //   ask all who are there ──► somebody is in a cluster ──────────────────────► join it
 //     ▲                  └──► nobody is, for a while, and none that ──────────► found
@@ -38,6 +39,8 @@ public:
         std::function<void()> found;
     };
     static constexpr std::chrono::milliseconds usual_patience{4000};
+    // How much longer it may take to be let in by somebody.
+    static constexpr int joining_patience = 5;
     // `address`: this node's own.
     Beginning(boost::asio::io_context& loop, NodeId self, std::string address, std::vector<std::string> others,
               Callbacks callbacks, std::chrono::milliseconds patience = usual_patience);
@@ -54,7 +57,8 @@ private:
     struct Peer {
         Clock::time_point since;
         bool heard = false;
-        wire::Beginning said;  // the last of it
+        wire::Beginning said;           // the last of it
+        Clock::time_point joins_since;  // if it said so
     };
     void look();
     void wait();

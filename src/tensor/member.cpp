@@ -95,38 +95,43 @@ Member::~Member() {
 
 Result<void> Member::start() {
     CHAOS_CHECK(member_.start());
-    if (!options_.join.empty())
+    if (!options_.join.empty()) {
         member_.join(options_.join);
-    else if (options_.others.empty())
+    } else if (options_.others.empty()) {
         member_.found(1, false);
-    else
+    } else {
+        note("asks for the cluster that it was in; founds one if none of its members answers");
         begin_again();
+    }
     return {};
 }
 
 void Member::begin_again() {
-    note("asks for the cluster that it was in; founds one if none of its members answers");
     beginning_ = std::make_unique<Beginning>(
         loop_, member_.id(), member_.address(), options_.others,
-        Beginning::Callbacks{.dial = [this](const std::string& address) { member_.links().dial(NodeId{}, address); },
-                             .linked = [this] { return member_.links().peers(); },
-                             .send =
-                                 [this](NodeId to, const wire::Beginning& beginning) {
-                                     wire::Work message;
-                                     *message.mutable_beginning() = beginning;
-                                     send(to, message);
-                                 },
-                             .join =
-                                 [this](NodeId node, const std::string& address) {
-                                     member_.tell(cluster::JoinCommand{.contacts = {{.node = node, .address = address}}});
-                                     // It may be gone before this node is in.
-                                     member_.join(options_.others);
-                                 },
-                             .found =
-                                 [this] {
-                                     note("none of them answers: it founds a cluster");
-                                     member_.found(1, false);
-                                 }});
+        Beginning::Callbacks{
+            .dial = [this](const std::string& address) { member_.links().dial(NodeId{}, address); },
+            .linked = [this] { return member_.links().peers(); },
+            .send =
+                [this](NodeId to, const wire::Beginning& beginning) {
+                    wire::Work message;
+                    *message.mutable_beginning() = beginning;
+                    send(to, message);
+                },
+            .join =
+                [this](NodeId node, const std::string& address) {
+                    member_.tell(cluster::JoinCommand{.contacts = {{.node = node, .address = address}}});
+                    // It may be gone before this node is in.
+                    begin_again_.expires_after(Beginning::joining_patience * Beginning::usual_patience);
+                    begin_again_.async_wait([this](boost::system::error_code cancelled) {
+                        if (!cancelled && member_.core().view() == nullptr && !leaving_) begin_again();
+                    });
+                },
+            .found =
+                [this] {
+                    note("none of them answers: it founds a cluster");
+                    member_.found(1, false);
+                }});
 }
 
 void Member::received_beginning(NodeId from, const wire::Beginning& message) {

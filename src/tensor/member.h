@@ -115,6 +115,7 @@ private:
     Session session_;
     bool leaving_ = false;
     std::unique_ptr<Beginning> beginning_;
+    asio::steady_timer begin_again_{loop_};  // should nobody let it in
     std::optional<Result<void>> ended_;
 };
 

@@ -428,9 +428,21 @@ TEST(Member, TheLastOneWithoutACheckpointGoesBackToThoseThatItLost) {
     village.restart(1, true);
     village.pass(200 * second);
     EXPECT_EQ(village.member(1).role(), Role::joining) << village.story();
+    EXPECT_THAT(village.member(1).why(), HasSubstr("asks those that it had lost before"));
+    EXPECT_THAT(village.member(1).why(), HasSubstr(brief(Village::node(0))));
     village.restart(0, true);
     EXPECT_TRUE(trains(village, {0, 1})) << village.story();
     EXPECT_GT(village.member(1).applied(), saved);
+}
+
+// Nobody is where it was told to ask.
+TEST(Member, WhoIsLetInByNobodyMayFoundAllTheSame) {
+    Village village;
+    village.join(1, 0);
+    village.pass(10 * second);
+    ASSERT_EQ(village.member(1).role(), Role::joining);
+    village.tell(1, FoundCommand{village.founding()});
+    EXPECT_TRUE(trains(village, {1})) << village.story();
 }
 
 // Its disk is gone: there is nothing to wait for.

@@ -145,14 +145,17 @@ public:
     void give(unsigned number, std::vector<std::uint8_t> credential) {
         houses[node(number)].credential = std::move(credential);
     }
-    void found(unsigned number) {
-        add(number);
+    [[nodiscard]] Founding founding() const {
         Founding founding;
         founding.run = sha256("run");
         founding.batch = 64;
         founding.strict = strict;
         founding.institutions = {{.root = institution()}};
-        put(now, node(number), FoundCommand{founding});
+        return founding;
+    }
+    void found(unsigned number) {
+        add(number);
+        put(now, node(number), FoundCommand{founding()});
     }
     void join(unsigned number, unsigned contact) {
         add(number);

@@ -22,6 +22,7 @@ protected:
         bool is_in = false;
         bool founded = false;
         bool joined = false;
+        bool joins = false;  // somebody, who never lets it in
     };
     static std::string address_of(NodeId node) { return "node-" + std::to_string(node.high) + ":1"; }
     void begin(NodeId node, const std::set<NodeId>& others, std::chrono::milliseconds patience) {
@@ -65,6 +66,7 @@ protected:
                 wire::Beginning answer;
                 answer.set_is_in(there.is_in);
                 answer.set_founds(there.beginning && !there.beginning->over());
+                answer.set_joins(there.joins);
                 answer.set_address(address_of(to));
                 send(to, from, answer);
             }
@@ -95,6 +97,14 @@ TEST_F(Nodes, WhoFindsAClusterJoinsIt) {
     begin(self, {member}, std::chrono::seconds(60));
     run_until([&] { return nodes_[self].is_in; });
     EXPECT_TRUE(nodes_[self].joined);
+}
+
+TEST_F(Nodes, WhoeverIsNeverLetInIsNotWaitedForWithoutEnd) {
+    const NodeId self{1, 0};
+    const NodeId other{2, 0};
+    nodes_[other].joins = true;
+    begin(self, {other}, std::chrono::milliseconds(20));
+    run_until([&] { return nodes_[self].founded; });
 }
 
 TEST_F(Nodes, OfSeveralOnlyOneFounds) {
