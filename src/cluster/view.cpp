@@ -64,16 +64,25 @@ std::vector<std::uint32_t> apportion(std::uint64_t samples, const std::vector<st
     for (const std::uint64_t weight : weights) total += weight;
     CHAOS_ASSERT(total > 0);
     std::vector<std::uint32_t> counts(weights.size());
-    std::vector<std::pair<std::uint64_t, std::size_t>> remainders;
+    struct Remainder {
+        std::uint64_t left;
+        std::size_t turn;
+        std::size_t place;
+    };
+    std::vector<Remainder> remainders;
     std::uint64_t given = 0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
         counts[i] = static_cast<std::uint32_t>(samples * weights[i] / total);
         given += counts[i];
-        if (weights[i] > 0) remainders.emplace_back(samples * weights[i] % total, i);
+        if (weights[i] > 0)
+            remainders.push_back({.left = samples * weights[i] % total, .turn = remainders.size(), .place = i});
     }
-    std::ranges::rotate(remainders, remainders.begin() + static_cast<std::ptrdiff_t>(first % remainders.size()));
-    std::ranges::stable_sort(remainders, std::ranges::greater{}, &std::pair<std::uint64_t, std::size_t>::first);
-    for (std::size_t i = 0; given < samples; ++i, ++given) ++counts[remainders[i % remainders.size()].second];
+    const std::size_t begin = first % remainders.size();
+    for (Remainder& each : remainders) each.turn = (each.turn + remainders.size() - begin) % remainders.size();
+    std::ranges::sort(remainders, [](const Remainder& x, const Remainder& y) {
+        return x.left != y.left ? x.left > y.left : x.turn < y.turn;
+    });
+    for (std::size_t i = 0; given < samples; ++i, ++given) ++counts[remainders[i % remainders.size()].place];
     return counts;
 }
 
@@ -96,7 +105,7 @@ std::vector<std::uint32_t> divide(std::uint64_t samples, std::vector<std::uint64
         if (weights[i] > 0) slowest_first.push_back(i);
     }
     if (samples < slowest_first.size()) return take_turns(samples, std::move(weights), step);
-    std::ranges::stable_sort(slowest_first, {}, [&](std::size_t i) { return weights[i]; });
+    std::ranges::sort(slowest_first, {}, [&](std::size_t i) { return std::pair(weights[i], i); });
     std::vector<std::uint32_t> counts(weights.size());
     for (const std::size_t i : slowest_first) {
         if (samples * weights[i] >= total) break;
